@@ -1,0 +1,54 @@
+# Each target sets up what it needs and says so; when nothing changed, set-up is silent and takes a tenth of a second.
+# Paths are relative on purpose: make cannot handle a space in one, and the directory above may have it.
+
+PYTHON ?= python3
+ARGS ?=
+PYTEST = .venv/bin/python -m pytest -n 2
+SHELL_FILES = .ci/run $(shell find deploy tests tools -name '*.sh' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help run check test test-real prove bench docs lock clean set-up-run set-up-dev
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+run: set-up-run ## Run Holdfast; options in ARGS, e.g. make run ARGS="--port 9000"
+	@.venv/bin/holdfast run $(ARGS)
+
+check: set-up-dev ## Lint, types, import directions, shell files, generated docs
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/shellcheck $(SHELL_FILES)
+	.venv/bin/python -m tools.docs --check
+
+test: set-up-dev ## The tests; those whose server is missing are skipped
+	@.venv/bin/python -m tests.servers.dynamodb_local || true
+	$(PYTEST) -m "not slow and not prove" $(ARGS)
+
+test-real: set-up-dev ## The tests against real servers, and the slow ones; a missing server is a failure
+	@.venv/bin/python -m tests.servers.dynamodb_local
+	HOLDFAST_REAL=1 $(PYTEST) -m "(real or slow) and not prove" $(ARGS)
+
+prove: set-up-dev ## The longest counts, with fresh random choices
+	HOLDFAST_HYPOTHESIS=prove $(PYTEST) -m prove $(ARGS)
+
+bench: set-up-dev ## All benchmarks; writes bench/RESULTS.md
+	.venv/bin/python -m bench all
+
+docs: set-up-dev ## Generate the reference pages
+	.venv/bin/python -m tools.docs
+
+lock: ## Make the lock files anew after a change of pyproject.toml; UPGRADE=1 takes newer versions
+	@$(PYTHON) -m tools.lock $(if $(UPGRADE),--upgrade)
+
+clean: ## Remove .venv and caches; keeps .holdfast, which is data
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+set-up-run:
+	@$(PYTHON) tools/setup.py run
+
+set-up-dev:
+	@$(PYTHON) tools/setup.py dev

@@ -1,0 +1,118 @@
+"""Write the reference pages: `python -m tools.docs`; with `--check`, only say whether they are current.
+
+Needs Holdfast itself, so it runs in .venv.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from holdfast.cli.main import cli
+from holdfast.kernel.settings import SETTINGS, Setting
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+_GENERATED = "<!-- Written by `python -m tools.docs`. Change the declarations, not this page. -->"
+
+_SETTINGS_START = f"""\
+{_GENERATED}
+
+# Settings
+
+A setting is an environment variable, or an entry of the same name in a file `holdfast.toml` in the working directory:
+
+```toml
+HOLDFAST_PORT = 8080
+STATE_TABLE = "k3s-autoscaler-state"
+```
+
+The strongest source wins: a command-line flag where there is one, the environment, the file, the default.
+`holdfast settings` shows every value and its source. A wrong value, or a name that is not listed here (in the file, or
+in a variable that begins with `HOLDFAST_`), is reported before anything is touched, with exit code 2. Paths are
+relative to the working directory.
+"""
+
+_SETTINGS_END = """
+## Settings of AWS
+
+Region, credentials and endpoints are boto3's own settings and not Holdfast's: `AWS_REGION`, `AWS_PROFILE`,
+`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL_DYNAMODB` and so on, as boto3's documentation lists them. They are read from
+the environment and from AWS's own files, never from `holdfast.toml`.
+"""
+
+_CLI_START = f"""\
+{_GENERATED}
+
+# Commands
+
+An error is one line on stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong setting, 130 interrupted.
+With `--json`, stdout holds one JSON object and nothing else; lists are `{{"items": […], "cursor": …}}`.
+"""
+
+
+def settings_page() -> str:
+    groups: dict[str, list[Setting]] = {}
+    for row in SETTINGS:
+        groups.setdefault(row.group, []).append(row)
+    return _SETTINGS_START + "".join(_settings_group(name, rows) for name, rows in groups.items()) + _SETTINGS_END
+
+
+def _settings_group(name: str, rows: list[Setting]) -> str:
+    lines = [
+        f"\n## {name}\n",
+        "| name | default | unit | expected | example | what it is |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        about = row.help_text
+        if row.flag:
+            about += f" Flag: `{row.flag} {row.flag_value}`."
+        if row.secret:
+            about += " Secret: never shown."
+        default = f"`{row.default_words}`" if row.default_words else ""
+        cells = [f"`{row.name}`", default, row.unit, row.kind.expected, f"`{row.example}`", about]
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def cli_page() -> str:
+    return _CLI_START + "".join(_command_section(path, command) for path, command in commands(cli, "holdfast"))
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command with the words that call it, groups before their members."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in sorted(command.commands):
+            yield from commands(command.commands[name], f"{path} {name}")
+
+
+def _command_section(path: str, command: click.Command) -> str:
+    # A fixed width: the page must not depend on the terminal that it was written in.
+    context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100)
+    return f"\n## {path}\n\n```text\n{command.get_help(context)}\n```\n"
+
+
+def pages() -> dict[Path, str]:
+    return {DOCS / "settings.md": settings_page(), DOCS / "cli.md": cli_page()}
+
+
+def main(arguments: list[str]) -> int:
+    if arguments not in ([], ["--check"]):
+        print("docs: expected no argument, or --check", file=sys.stderr)
+        return 2
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        name = path.relative_to(DOCS.parent)
+        if arguments:
+            print(f"docs: {name} is not current; run: python -m tools.docs", file=sys.stderr)
+        else:
+            path.write_text(pages()[path], encoding="utf-8")
+            print(f"docs: wrote {name}")
+    return 1 if stale and arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
