@@ -1,0 +1,79 @@
+"""DynamoDB through boto3: credentials, signing and HTTP are boto3's; retries are not."""
+
+from functools import cache
+from typing import Any, Final
+
+import boto3
+from botocore import xform_name
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+)
+
+from holdfast.adapters.dynamodb_calls import TransportError
+from holdfast.adapters.dynamodb_wire import Wire
+
+# The connection was never made, so nothing was sent.
+_NOT_SENT: Final = (
+    EndpointConnectionError,
+    ConnectTimeoutError,
+    ProxyConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+)
+
+
+class Boto3Transport:
+    """Implements `holdfast.adapters.dynamodb_calls.Transport`. boto3's own variables and files apply."""
+
+    def __init__(self, client: Any = None, *, connections: int = 50) -> None:
+        self._client = client or boto3_client(connections=connections)
+
+    def call(self, operation: str, request: Wire) -> Wire:
+        try:
+            answer: Wire = getattr(self._client, _method(operation))(**request)
+        except ClientError as error:
+            raise _refused(error) from error
+        except BotoCoreError as error:
+            raise TransportError(type(error).__name__, str(error), sent=not isinstance(error, _NOT_SENT)) from error
+        return answer
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def boto3_client(*, connections: int = 50, **options: Any) -> Any:
+    """A client that sends each request once.
+
+    The time-outs are short for DynamoDB, which answers in milliseconds: what hangs is better asked again.
+    """
+    config = Config(
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=1,
+        read_timeout=3,
+        max_pool_connections=connections,
+        tcp_keepalive=True,
+    )
+    return boto3.client("dynamodb", config=config, **options)
+
+
+@cache
+def _method(operation: str) -> str:
+    return xform_name(operation)
+
+
+def _refused(error: ClientError) -> TransportError:
+    answer: Any = error.response
+    status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    details = answer.get("Error", {})
+    return TransportError(
+        str(details.get("Code", "Unknown")), str(details.get("Message", "")), status=status, answer=answer
+    )

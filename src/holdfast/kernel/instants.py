@@ -1,0 +1,61 @@
+"""UTC instants, to the millisecond.
+
+One type for all moments: no naive datetimes, no floats, no local zones. The seeds' epoch attributes are whole
+seconds, GitHub's times are ISO-8601 with Z; both come from here.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Strict on purpose: fromisoformat accepts dates without a time, week dates, and times without a zone.
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Instant:
+    """A moment, as whole milliseconds since 1970 UTC."""
+
+    epoch_ms: int
+
+    @classmethod
+    def from_epoch_seconds(cls, seconds: int) -> Self:
+        return cls(seconds * 1000)
+
+    @classmethod
+    def from_iso(cls, text: str) -> Self:
+        """Parse ISO-8601 with a zone; anything finer than a millisecond is cut off. ValueError says what is wrong."""
+        if not _ISO.fullmatch(text):
+            raise ValueError(f"{text!r} is not an ISO-8601 time with a zone; for example 2026-01-15T10:00:01Z")
+        moment = datetime.fromisoformat(text)
+        return cls((moment - _EPOCH) // timedelta(milliseconds=1))
+
+    @property
+    def epoch_seconds(self) -> int:
+        """Whole seconds, rounded down: what the seeds' …Epoch attributes hold."""
+        return self.epoch_ms // 1000
+
+    def iso(self) -> str:
+        """``2026-01-15T10:00:01.123Z``: always three digits, so that text order is time order."""
+        moment = _EPOCH + timedelta(milliseconds=self.epoch_ms)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{self.epoch_ms % 1000:03d}Z"
+
+    def iso_seconds(self) -> str:
+        """``2026-01-15T10:00:01Z``: GitHub's own form."""
+        return f"{_EPOCH + timedelta(milliseconds=self.epoch_ms):%Y-%m-%dT%H:%M:%S}Z"
+
+    def date(self) -> str:
+        """``2026-01-15``, in UTC."""
+        return self.iso()[:10]
+
+    def plus(self, seconds: float) -> Self:
+        return type(self)(self.epoch_ms + round(seconds * 1000))
+
+    def seconds_since(self, earlier: "Instant") -> float:
+        """Negative when `earlier` is the later one."""
+        return (self.epoch_ms - earlier.epoch_ms) / 1000
+
+    def __str__(self) -> str:
+        return self.iso()

@@ -1,0 +1,120 @@
+# ruff: noqa: RUF009  setting() makes a dataclass field, anew each time
+"""Settings: declared once, typed, and each with a default, a unit and a line of help.
+
+A setting comes from the strongest of four sources: a command-line flag where it has one, the environment,
+`holdfast.toml` (the same names, flat), its default. What is wrong is reported before anything is touched. A setting
+that nobody declared is as wrong as a bad value: it is a typing mistake that would otherwise go unnoticed.
+
+The declaration below is all there is: `holdfast settings` and the reference page are made of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from holdfast.kernel.settings.declaring import Declaration, Derived, Setting, setting, settings_of
+from holdfast.kernel.settings.kinds import Address, Choice, Location, Seconds, StoreAddress, Text, Whole
+from holdfast.kernel.settings.loading import load
+
+__all__ = ["SETTINGS", "BillingMode", "LogFormat", "LogLevel", "Setting", "Settings", "StoreAddress", "load_settings"]
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+BillingMode = Literal["on-demand", "provisioned"]
+
+
+def _table_name(default: str, holds: str) -> str:
+    return setting(
+        Text("a table name (3 to 255 of A-Z a-z 0-9 _ . -)", r"[A-Za-z0-9_.-]{3,255}"),
+        default=default,
+        example=default,
+        group="Store",
+        help_text=f"The name of the table of {holds}.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Declaration):
+    """Every setting of Holdfast: the name of an attribute is the setting's name in lower case."""
+
+    log_level: LogLevel = setting(
+        Choice(get_args(LogLevel)),
+        default="info",
+        example="debug",
+        group="General",
+        help_text="How much is logged: debug, info, warning or error.",
+    )
+    log_format: LogFormat = setting(
+        Choice(get_args(LogFormat)),
+        default="text",
+        example="json",
+        group="General",
+        help_text="Log lines as text for people, or as one JSON object each.",
+    )
+    holdfast_host: str = setting(
+        Text("a host name or address", r"[A-Za-z0-9_.:%-]{1,255}"),
+        default="127.0.0.1",
+        example="0.0.0.0",  # noqa: S104  an example, not a default: it serves every network of the machine
+        group="Server",
+        flag="--host",
+        flag_value="HOST",
+        help_text="The address that the web server listens on.",
+    )
+    holdfast_port: int = setting(
+        Whole(0, 65535),
+        default=8080,
+        example="8080",
+        group="Server",
+        flag="--port",
+        flag_value="PORT",
+        help_text="The port that the web server listens on; 0 takes any free one.",
+    )
+    holdfast_data: Path = setting(
+        Location("a path to a directory"),
+        default=Path(".holdfast"),
+        example="/var/lib/holdfast",
+        group="Store",
+        flag="--data",
+        flag_value="DIR",
+        help_text="The directory for Holdfast's own files; made when absent.",
+    )
+    holdfast_store: StoreAddress = setting(
+        Address(),
+        default=Derived(
+            "sqlite:HOLDFAST_DATA/holdfast.db",
+            lambda earlier: StoreAddress("sqlite", earlier["holdfast_data"] / "holdfast.db"),
+        ),
+        example="dynamodb:",
+        group="Store",
+        help_text="Where the memory is: sqlite: with the path of a file, or dynamodb: for the tables named below.",
+    )
+    state_table: str = _table_name("k3s-autoscaler-state", "cluster state")
+    logs_table: str = _table_name("k3s-autoscaler-logs", "scaling decisions")
+    jobs_table: str = _table_name("workflow_jobs", "workflow jobs")
+    job_events_table: str = _table_name("workflow_job_events", "what happened to each workflow job")
+    runs_table: str = _table_name("workflow_runs", "workflow runs")
+    deployments_table: str = _table_name("deployments", "deployments")
+    dynamodb_deadline_sec: float = setting(
+        Seconds(0.1, 300),
+        default=8.0,
+        example="8",
+        group="Store",
+        unit="seconds",
+        help_text="How long one call to DynamoDB may take, with its retries.",
+    )
+    dynamodb_billing: BillingMode = setting(
+        Choice(get_args(BillingMode)),
+        default="on-demand",
+        example="provisioned",
+        group="Store",
+        help_text="How new DynamoDB tables are billed: on-demand, or provisioned for a steady load.",
+    )
+
+
+SETTINGS: Final = settings_of(Settings)
+
+
+def load_settings(environment: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Settings:
+    """Holdfast's settings from all sources, or one `BadSetting` with a line for each problem."""
+    return load(Settings, environment, flags)

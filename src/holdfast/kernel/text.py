@@ -1,0 +1,14 @@
+"""Text from strangers, made fit to be shown: one line, no control characters, not too long."""
+
+
+def one_line(text: str) -> str:
+    """The text with line breaks, control characters and lone surrogates escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def cut(text: str, most: int = 60) -> str:
+    """One line of at most so many characters, and a sign when there were more."""
+    line = one_line(text)
+    return line if len(line) <= most else f"{line[:most]}…"

@@ -1,0 +1,151 @@
+"""What tables exist, against what is declared: compared attribute by attribute, and what to do about it.
+
+Adapters only report what they find and carry out single steps; what differs and what follows is decided here.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.ports.store.schema import Billing, Index, Table
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A table as it exists. None where a backend has no such thing (SQLite knows no billing)."""
+
+    name: str
+    key_attributes: tuple[str, ...]
+    indexes: tuple[Index, ...]
+    ttl: str | None
+    stream: bool | None
+    point_in_time_recovery: bool | None
+    billing: Billing | None
+    status: str = "ACTIVE"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    table: Table
+
+    def __str__(self) -> str:
+        return f"create table {self.table.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddIndex:
+    table: Table
+    index: Index
+
+    def __str__(self) -> str:
+        return f"add index {self.index.name} to table {self.table.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class EnableTtl:
+    table: Table
+
+    def __str__(self) -> str:
+        return f"let items of table {self.table.name} expire by {self.table.ttl}"
+
+
+Step = CreateTable | AddIndex | EnableTtl
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One attribute that is not as declared. `step` mends it; without one, `remedy` is for a person."""
+
+    table: str
+    attribute: str
+    declared: str
+    found: str
+    remedy: str
+    step: Step | None = None
+
+
+class TableAdmin(Protocol):
+    def find(self, table: Table) -> FoundTable | None:
+        """The table as it exists, or None."""
+        ...
+
+    def carry_out(self, step: Step) -> None:
+        """Do it, and wait until it is done. Repeating a step that was done already is no error."""
+        ...
+
+
+def differences(table: Table, found: FoundTable | None, billing: Billing) -> list[Difference]:
+    """Everything in which the table that exists differs from its declaration."""
+    if found is None:
+        return [Difference(table.name, "table", "present", "absent", _RUN_CREATE, CreateTable(table))]
+    by_hand = "cannot be changed in place: move the items to a new table, or name another one in " + table.setting
+    noted: list[Difference] = []
+
+    def compare(attribute: str, declared: object, there: object, remedy: str, step: Step | None = None) -> None:
+        if there is not None and declared != there:
+            noted.append(Difference(table.name, attribute, _words(declared), _words(there), remedy, step))
+
+    compare("status", "ACTIVE", found.status, "wait until the table is active, then check again")
+    compare("keys", table.key_attributes, found.key_attributes, by_hand)
+    noted += _index_differences(table, found)
+    if found.ttl != table.ttl:
+        noted.append(_ttl_difference(table, found))
+    compare("stream", table.stream, found.stream, _switch("the stream", table.stream))
+    compare(
+        "point-in-time recovery",
+        table.point_in_time_recovery,
+        found.point_in_time_recovery,
+        _switch("point-in-time recovery", table.point_in_time_recovery),
+    )
+    compare(
+        "billing", billing, found.billing, f"change the table's billing mode, or set DYNAMODB_BILLING={found.billing}"
+    )
+    return noted
+
+
+_RUN_CREATE = "run: holdfast tables create"
+
+
+def _index_differences(table: Table, found: FoundTable) -> list[Difference]:
+    there = {index.name: index for index in found.indexes}
+    noted = []
+    for index in table.indexes:
+        have = there.pop(index.name, None)
+        if have is None:
+            step = AddIndex(table, index)
+            noted.append(Difference(table.name, f"index {index.name}", "present", "absent", _RUN_CREATE, step))
+            continue
+        for attribute, declared, actual in (
+            ("keys", index.key_attributes, have.key_attributes),
+            ("projection", index.projection, have.projection),
+            ("included", tuple(sorted(index.included)), tuple(sorted(have.included))),
+        ):
+            if declared != actual:
+                remedy = f"delete the index {index.name}, then run: holdfast tables create"
+                what = f"index {index.name}: {attribute}"
+                noted.append(Difference(table.name, what, _words(declared), _words(actual), remedy))
+    for name in there:
+        remedy = "delete it if nothing else reads it: each write pays for it"
+        noted.append(Difference(table.name, f"index {name}", "absent", "present", remedy))
+    return noted
+
+
+def _ttl_difference(table: Table, found: FoundTable) -> Difference:
+    declared, there = table.ttl or "none", found.ttl or "none"
+    if found.ttl is None:
+        return Difference(table.name, "ttl", declared, there, _RUN_CREATE, EnableTtl(table))
+    remedy = (
+        f"switch TTL off for {there} (DynamoDB then makes you wait up to an hour), then run: holdfast tables create"
+    )
+    return Difference(table.name, "ttl", declared, there, remedy)
+
+
+def _switch(what: str, wanted: object) -> str:
+    return f"switch {what} {'on' if wanted else 'off'} for this table"
+
+
+def _words(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)

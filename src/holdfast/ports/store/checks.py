@@ -1,0 +1,63 @@
+"""What is checked of a call before any backend is asked, so that all refuse the same things in the same words."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.kernel.errors import BadRequest
+from holdfast.ports.store import PutItem, Query, UpdateItem, Write
+from holdfast.ports.store.schema import PARTITION_BYTES_MOST, Key, Table
+from holdfast.ports.store.values import canonical_item, check_size, item_bytes, shown
+
+TRANSACTION_WRITES_MOST: Final = 100
+
+
+def item_name(table: Table, key: Key) -> str:
+    return f"{table.name} {key}"
+
+
+def checked_put(write: PutItem) -> tuple[PutItem, Key]:
+    """The write with its item in the form in which it is read back, and its key."""
+    item = canonical_item(write.item)
+    key = write.table.key_of(item)
+    write.table.check_index_keys(item)
+    check_size(item_bytes(item), item_name(write.table, key))
+    return PutItem(write.table, item, write.condition), key
+
+
+def checked_write(write: Write) -> tuple[Write, Key]:
+    if isinstance(write, PutItem):
+        return checked_put(write)
+    if isinstance(write, UpdateItem):
+        write.table.check_update(write.update)
+    return write, write.table.checked(write.key)
+
+
+def checked_transaction(writes: Sequence[Write]) -> list[tuple[Write, Key]]:
+    """Between 1 and 100 writes, each to an item of its own."""
+    if not 1 <= len(writes) <= TRANSACTION_WRITES_MOST:
+        raise BadRequest(f"a transaction of {len(writes)} writes; expected 1 to {TRANSACTION_WRITES_MOST}")
+    checked = [checked_write(write) for write in writes]
+    named = {(write.table.name, key) for write, key in checked}
+    if len(named) < len(checked):
+        raise BadRequest("a transaction names one item twice; each item is written once")
+    return checked
+
+
+def check_query(query: Query) -> None:
+    holder = query.table if query.index is None else query.table.index(query.index)
+    if query.index is not None and query.consistent:
+        raise BadRequest(f"index {query.index} of {query.table.name}: an index offers no consistent reads")
+    if query.sort is not None and holder.sort is None:
+        raise BadRequest(f"{holder.name} has no sort key, so there is no range of it")
+    if query.limit is not None and (type(query.limit) is not int or query.limit < 1):
+        raise BadRequest(f"limit {query.limit!r}: expected a whole number from 1 up")
+    partition = query.partition
+    if not isinstance(partition, str) or not 0 < len(partition.encode(errors="replace")) <= PARTITION_BYTES_MOST:
+        raise BadRequest(f"query of {query.table.name}: partition {shown(partition)}; expected text that can be a key")
+    if query.partition != query.partition.encode(errors="replace").decode():
+        raise BadRequest(f"query of {query.table.name}: the partition has a lone surrogate")
+
+
+def checked_keys(table: Table, keys: Sequence[Key]) -> list[Key]:
+    """The different keys, in their first order."""
+    return list(dict.fromkeys(table.checked(key) for key in keys))

@@ -1,0 +1,204 @@
+"""Conditions: values that combine, print, and can be held against an item.
+
+    attr("fence").equals(7) & (attr("lockOwner").is_absent() | attr("lockUntilEpoch").less_than(now))
+
+`holds` is the meaning of a condition. Memory and SQLite use it as it is; the DynamoDB adapter says the same in
+DynamoDB's words, and the contract tests hold the two together.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import ge, gt, le, lt
+from typing import Any, ClassVar, Final
+
+from holdfast.kernel.errors import BadRequest
+from holdfast.ports.store.paths import MISSING, Path
+from holdfast.ports.store.values import Item, Value, canonical, same, shown, type_name
+
+_ORDERED: Final = ("S", "N", "B")
+_ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+class Condition:
+    """Something that is true or false of an item. An absent item holds no attributes."""
+
+    __slots__ = ()
+
+    def holds(self, item: Item | None) -> bool:
+        raise NotImplementedError  # every condition below has its own
+
+    def __and__(self, other: "Condition") -> "All":
+        return All((*_parts(self, All), *_parts(other, All)))
+
+    def __or__(self, other: "Condition") -> "AnyOf":
+        return AnyOf((*_parts(self, AnyOf), *_parts(other, AnyOf)))
+
+    def __invert__(self) -> "Not":
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        # `a and b` would silently be `b`.
+        raise TypeError(f"a condition is not true or false by itself: combine with & | ~, or ask holds(item): {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Condition):
+    """An attribute against a value, with = <> < <= > >=.
+
+    An absent attribute, or one of another type, is not equal to the value and neither smaller nor larger. Text is
+    ordered by its UTF-8 bytes, which is also Python's order.
+    """
+
+    path: Path
+    operator: str
+    value: Value
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", canonical(self.value, str(self.path)))
+        if self.operator in _ORDER and type_name(self.value) not in _ORDERED:
+            raise BadRequest(f"{self}: only text, numbers and bytes have an order")
+
+    def holds(self, item: Item | None) -> bool:
+        found = self.path.value_in(item)
+        if self.operator == "=":
+            return same(found, self.value)
+        if self.operator == "<>":
+            return not same(found, self.value)
+        if found is MISSING or type_name(found) != type_name(self.value):
+            return False
+        return _ORDER[self.operator](found, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.operator} {shown(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Size(Condition):
+    """The number of elements, bytes or UTF-16 units of text against a number. What has no size fulfils nothing."""
+
+    path: Path
+    operator: str
+    number: int
+
+    def holds(self, item: Item | None) -> bool:
+        found = self.path.value_in(item)
+        if isinstance(found, str):
+            found = found.encode("utf-16-le")[::2]
+        if not isinstance(found, bytes | list | dict | frozenset):
+            return False
+        if self.operator == "=":
+            return len(found) == self.number
+        return _ORDER[self.operator](len(found), self.number)
+
+    def __str__(self) -> str:
+        return f"size({self.path}) {self.operator} {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Condition):
+    path: Path
+
+    def holds(self, item: Item | None) -> bool:
+        return self.path.value_in(item) is not MISSING
+
+    def __str__(self) -> str:
+        return f"{self.path} exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Absent(Condition):
+    path: Path
+
+    def holds(self, item: Item | None) -> bool:
+        return self.path.value_in(item) is MISSING
+
+    def __str__(self) -> str:
+        return f"{self.path} is absent"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginsWith(Condition):
+    path: Path
+    prefix: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(canonical(self.prefix, str(self.path)), str):
+            raise BadRequest(f"{self.path}: a prefix is text, not {shown(self.prefix)}")
+
+    def holds(self, item: Item | None) -> bool:
+        found = self.path.value_in(item)
+        return isinstance(found, str) and found.startswith(self.prefix)
+
+    def __str__(self) -> str:
+        return f"{self.path} begins with {shown(self.prefix)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contains(Condition):
+    """An element of a set or list, or a part of a text."""
+
+    path: Path
+    element: str | int
+
+    def __post_init__(self) -> None:
+        if type_name(canonical(self.element, str(self.path))) not in ("S", "N"):
+            raise BadRequest(f"{self.path}: an element is text or a number, not {shown(self.element)}")
+
+    def holds(self, item: Item | None) -> bool:
+        found = self.path.value_in(item)
+        if isinstance(found, str):
+            return isinstance(self.element, str) and self.element in found
+        if isinstance(found, frozenset | list):
+            return any(same(element, self.element) for element in found)
+        return False
+
+    def __str__(self) -> str:
+        return f"{self.path} contains {shown(self.element)}"
+
+
+class _Group(Condition):
+    """Several conditions under one word."""
+
+    __slots__ = ()
+    word: ClassVar[str]
+    parts: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return f" {self.word} ".join(f"({part})" if isinstance(part, _Group) else str(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class All(_Group):
+    parts: tuple[Condition, ...]
+    word: ClassVar[str] = "and"
+
+    def holds(self, item: Item | None) -> bool:
+        return all(part.holds(item) for part in self.parts)
+
+    __str__ = _Group.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(_Group):
+    parts: tuple[Condition, ...]
+    word: ClassVar[str] = "or"
+
+    def holds(self, item: Item | None) -> bool:
+        return any(part.holds(item) for part in self.parts)
+
+    __str__ = _Group.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Condition):
+    part: Condition
+
+    def holds(self, item: Item | None) -> bool:
+        return not self.part.holds(item)
+
+    def __str__(self) -> str:
+        return f"not ({self.part})"
+
+
+def _parts(condition: Condition, group: type[All] | type[AnyOf]) -> tuple[Condition, ...]:
+    return condition.parts if isinstance(condition, group) else (condition,)

@@ -1,0 +1,71 @@
+"""Which part of a partition: a range of the sort key."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from holdfast.kernel.errors import BadRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SortRange:
+    """Sort keys from `low` to `high`, or those that begin with `prefix`. None: no bound on that side.
+
+    One DynamoDB key condition holds one of =, <, <=, >, >=, between (both ends included) and begins_with; so an
+    open end on one side goes with no bound on the other.
+    """
+
+    low: str | None = None
+    high: str | None = None
+    prefix: str | None = None
+    low_included: bool = True
+    high_included: bool = True
+
+    @classmethod
+    def exactly(cls, key: str) -> Self:
+        return cls(low=key, high=key)
+
+    @classmethod
+    def between(cls, low: str, high: str) -> Self:
+        """Both ends are included."""
+        return cls(low=low, high=high)
+
+    @classmethod
+    def before(cls, high: str) -> Self:
+        return cls(high=high, high_included=False)
+
+    @classmethod
+    def up_to(cls, high: str) -> Self:
+        return cls(high=high)
+
+    @classmethod
+    def after(cls, low: str) -> Self:
+        return cls(low=low, low_included=False)
+
+    @classmethod
+    def at_or_after(cls, low: str) -> Self:
+        return cls(low=low)
+
+    @classmethod
+    def begins_with(cls, prefix: str) -> Self:
+        return cls(prefix=prefix)
+
+    def __post_init__(self) -> None:
+        bounds = [bound for bound in (self.low, self.high, self.prefix) if bound is not None]
+        for bound in bounds:
+            if not isinstance(bound, str) or not bound:
+                raise BadRequest(f"sort range: {bound!r} is not text that can be a sort key")
+        if self.prefix is not None and len(bounds) > 1:
+            raise BadRequest("sort range: a prefix goes with no other bound")
+        if len(bounds) == 2 and not (self.low_included and self.high_included):
+            raise BadRequest("sort range: between two bounds, both are included")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise BadRequest(f"sort range: {self.low!r} comes after {self.high!r}; expected the lower bound first")
+        if not bounds:
+            raise BadRequest("sort range: no bound at all; leave the range out")
+
+    def holds(self, key: str) -> bool:
+        if self.prefix is not None:
+            return key.startswith(self.prefix)
+        if self.low is not None and (key < self.low or (key == self.low and not self.low_included)):
+            return False
+        return self.high is None or key < self.high or (key == self.high and self.high_included)

@@ -1,0 +1,95 @@
+"""The tables, declared once.
+
+`holdfast tables` creates and checks them, SQLite builds its schema from them, and the deployment templates are made
+from them. Names and attributes are those of the seeds; no stream, no point-in-time recovery and no sharding, as
+answered there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from holdfast.ports.store.schema import Index, Projection, Table
+
+STATE: Final = Table(
+    name="k3s-autoscaler-state",
+    setting="STATE_TABLE",
+    purpose="one item per cluster: lease, action, timers; spot interruptions, pause, capacity memory beside it",
+    partition="pk",
+    ttl="expiresAt",
+)
+
+LOGS: Final = Table(
+    name="k3s-autoscaler-logs",
+    setting="LOGS_TABLE",
+    purpose="decisions, drains, launches and spot events, 30 days",
+    partition="pk",
+    sort="sk",
+    ttl="ttl",
+)
+
+JOBS: Final = Table(
+    name="workflow_jobs",
+    setting="JOBS_TABLE",
+    purpose="the current state of each GitHub Actions job, 90 days",
+    partition="PK",
+    sort="SK",
+    indexes=(
+        # What the views by status show. The other two are read through the table: a write costs five reads.
+        Index(
+            name="GSI1",
+            partition="GSI1-PK",
+            sort="created_at",
+            projection=Projection.INCLUDE,
+            included=(
+                "conclusion",
+                "instance_lifecycle",
+                "instance_type",
+                "job_name",
+                "pool_name",
+                "repo_full_name",
+                "run_id",
+                "scheduled_at",
+                "started_at",
+                "workflow_name",
+            ),
+        ),
+        Index(name="GSI2", partition="GSI2-PK", sort="created_at", projection=Projection.KEYS_ONLY),
+        Index(name="GSI3", partition="GSI3-PK", sort="created_at", projection=Projection.KEYS_ONLY),
+    ),
+    ttl="ttl",
+)
+
+JOB_EVENTS: Final = Table(
+    name="workflow_job_events",
+    setting="JOB_EVENTS_TABLE",
+    purpose="every webhook and every step of a job, never changed, 14 days",
+    partition="PK",
+    sort="SK",
+    ttl="ttl",
+)
+
+RUNS: Final = Table(
+    name="workflow_runs",
+    setting="RUNS_TABLE",
+    purpose="workflow runs by attempt, with their job counters, 90 days",
+    partition="PK",
+    sort="SK",
+    ttl="ttl",
+)
+
+DEPLOYMENTS: Final = Table(
+    name="deployments",
+    setting="DEPLOYMENTS_TABLE",
+    purpose="deployments and their approval, 90 days",
+    partition="PK",
+    sort="SK",
+    ttl="ttl",
+)
+
+TABLES: Final = (STATE, LOGS, JOBS, JOB_EVENTS, RUNS, DEPLOYMENTS)
+
+
+def renamed(tables: tuple[Table, ...], names: Mapping[str, str]) -> tuple[Table, ...]:
+    """The same tables under the names that settings give them."""
+    return tuple(replace(table, name=names.get(table.setting, table.name)) for table in tables)

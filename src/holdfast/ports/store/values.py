@@ -1,0 +1,225 @@
+"""What an item may hold, and how large it is.
+
+The rules are DynamoDB's, checked before any backend is asked, so that all backends refuse the same things:
+numbers are exact (int or Decimal, 38 digits, never float), sets are not empty and of one kind, text is valid
+Unicode, nesting ends at 32 levels (the item is the first), and an item is at most 400 KB.
+"""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from holdfast.kernel.errors import BadRequest, ItemTooLarge
+
+# None, bool, int, Decimal, str, bytes, list, dict, or a frozenset of str, of numbers or of bytes.
+Value: TypeAlias = Any
+Item: TypeAlias = dict[str, Value]
+
+ITEM_BYTES_MOST: Final = 400 * 1024
+NESTING_MOST: Final = 31  # DynamoDB's 32 levels, of which the item is the first
+_DIGITS_MOST: Final = 38
+_MAGNITUDE_MOST: Final = 125  # 9.99E+125 is the largest number, 1E-130 the smallest
+_MAGNITUDE_LEAST: Final = -130
+_SMALL_INT: Final = 10**_DIGITS_MOST
+_SHOWN_CHARACTERS: Final = 120
+
+
+def canonical_item(item: Mapping[str, Value]) -> Item:
+    """The item as every backend will hand it back, or BadRequest with the path of what is wrong."""
+    return {_checked_name(name): canonical(value, name) for name, value in item.items()}
+
+
+def canonical(value: Value, where: str = "value", depth: int = 1) -> Value:
+    """One value in the form in which it is read back: 1.50 as 1.5, tuples as lists, sets as frozensets."""
+    kind = type(value)
+    if kind is str:
+        return _checked_text(value, where)
+    if kind is bool or value is None or kind is bytes:
+        return value
+    if kind is int or kind is Decimal:
+        return _canonical_number(value, where)
+    if kind is list or kind is tuple:
+        _check_depth(where, depth)
+        return [canonical(element, f"{where}[{n}]", depth + 1) for n, element in enumerate(value)]
+    if kind is set or kind is frozenset:
+        return _canonical_set(value, where)
+    if isinstance(value, Mapping):
+        _check_depth(where, depth)
+        return {_checked_name(k): canonical(v, f"{where}.{k}", depth + 1) for k, v in value.items()}
+    if isinstance(value, float):
+        raise BadRequest(f"{where}: {value!r} is a float; a number must be exact: an int or a Decimal")
+    raise BadRequest(f"{where}: a value of type {kind.__name__} cannot be stored")
+
+
+def copied(item: Item) -> Item:
+    """A copy that shares nothing that can be changed."""
+    return {name: _copied_value(value) for name, value in item.items()}
+
+
+def type_name(value: Value) -> str:
+    """DynamoDB's name of the value's type: S, N, B, BOOL, NULL, L, M, SS, NS or BS."""
+    name = _TYPE_NAMES.get(type(value))
+    if name is not None:
+        return name
+    if isinstance(value, frozenset):
+        return _TYPE_NAMES[type(next(iter(value)))] + "S"
+    raise BadRequest(f"a value of type {type(value).__name__} cannot be stored")
+
+
+def same(left: Value, right: Value) -> bool:
+    """Equality as the store sees it. Python's own would take True for 1, also within lists."""
+    kind = type(left)
+    if kind is not type(right):
+        return False
+    if kind is list:
+        return len(left) == len(right) and all(map(same, left, right))
+    if kind is dict:
+        return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
+    return bool(left == right)
+
+
+def shown(value: Value) -> str:
+    """The value for people: on one line, control characters escaped, cut when long. Safe in logs and errors."""
+    text = json.dumps(_plain(value), sort_keys=True)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def item_bytes(item: Mapping[str, Value]) -> int:
+    """The item's size by DynamoDB's own rules: what capacity and the limit of 400 KB are counted in."""
+    return sum(_text_bytes(name) + value_bytes(value) for name, value in item.items())
+
+
+def value_bytes(value: Value) -> int:
+    kind = type(value)
+    if kind is str:
+        return _text_bytes(value)
+    if kind is int or kind is Decimal:
+        return _number_bytes(value)
+    if kind is bytes:
+        return len(value)
+    if kind is bool or value is None:
+        return 1
+    if kind is list:
+        return 3 + sum(1 + value_bytes(element) for element in value)
+    if kind is dict:
+        return 3 + sum(1 + _text_bytes(name) + value_bytes(element) for name, element in value.items())
+    return sum(value_bytes(element) for element in value)
+
+
+def check_size(size_bytes: int, name: str) -> None:
+    if size_bytes > ITEM_BYTES_MOST:
+        raise ItemTooLarge(
+            f"item {name} has {size_bytes} bytes; DynamoDB takes at most {ITEM_BYTES_MOST}. Nothing was written"
+        )
+
+
+_TYPE_NAMES: Final[dict[type, str]] = {
+    str: "S",
+    int: "N",
+    Decimal: "N",
+    bytes: "B",
+    bool: "BOOL",
+    type(None): "NULL",
+    list: "L",
+    dict: "M",
+}
+
+
+def _checked_name(name: Any) -> str:
+    if type(name) is not str or not name:
+        raise BadRequest(f"attribute name {name!r}: expected text that is not empty")
+    return _checked_text(name, "attribute name")
+
+
+def _checked_text(text: str, where: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise BadRequest(f"{where}: text with a lone surrogate (at {error.start}) cannot be stored") from error
+    return text
+
+
+def _check_depth(where: str, depth: int) -> None:
+    if depth > NESTING_MOST:
+        raise BadRequest(f"{where[:80]}…: nested deeper than {NESTING_MOST} levels")
+
+
+def _canonical_number(number: int | Decimal, where: str) -> int | Decimal:
+    if type(number) is int and -_SMALL_INT < number < _SMALL_INT:
+        return number
+    exact = Decimal(number)
+    if not exact.is_finite():
+        raise BadRequest(f"{where}: {number} is not a finite number")
+    if exact.is_zero():
+        return 0
+    digits = len(_significant_digits(exact))
+    if digits > _DIGITS_MOST:
+        raise BadRequest(f"{where}: a number of {digits} digits; at most {_DIGITS_MOST} are kept exactly")
+    if not _MAGNITUDE_LEAST <= exact.adjusted() <= _MAGNITUDE_MOST:
+        raise BadRequest(f"{where}: a number of magnitude 1E{exact.adjusted():+d}; expected 1E-130 to 1E+125")
+    if exact == exact.to_integral_value():
+        return int(exact)
+    # Built from its digits: Decimal.normalize() would round to the context's 28 digits.
+    sign, _, exponent = exact.as_tuple()
+    kept = _significant_digits(exact)
+    assert isinstance(exponent, int)  # noqa: S101 -- finite, checked above; narrows the type
+    return Decimal((sign, kept, exponent + len(exact.as_tuple().digits) - len(kept)))
+
+
+def _significant_digits(number: Decimal) -> tuple[int, ...]:
+    digits = list(number.as_tuple().digits)
+    while len(digits) > 1 and digits[-1] == 0:
+        digits.pop()
+    return tuple(digits)
+
+
+def _canonical_set(values: set[Any] | frozenset[Any], where: str) -> frozenset[Any]:
+    if not values:
+        raise BadRequest(f"{where}: an empty set cannot be stored; leave the attribute out")
+    elements = frozenset(canonical(value, where) for value in values)
+    kinds = {_TYPE_NAMES.get(type(element), "?") for element in elements}
+    if len(kinds) > 1 or not kinds <= {"S", "N", "B"}:
+        raise BadRequest(f"{where}: a set holds only text, only numbers or only bytes; found {sorted(kinds)}")
+    return elements
+
+
+def _copied_value(value: Value) -> Value:
+    kind = type(value)
+    if kind is list:
+        return [_copied_value(element) for element in value]
+    if kind is dict:
+        return {name: _copied_value(element) for name, element in value.items()}
+    return value
+
+
+def _plain(value: Value) -> Any:
+    if isinstance(value, frozenset):
+        return {"set": sorted((_plain(element) for element in value), key=str)}
+    if isinstance(value, list | tuple):
+        return [_plain(element) for element in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(element) for name, element in value.items()}
+    if isinstance(value, bytes | Decimal):
+        return str(value)
+    return value
+
+
+def _text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _number_bytes(number: int | Decimal) -> int:
+    """One byte for a number, one more for each pair of digits and for a minus.
+
+    Pairs are counted from the decimal point: 12 is one pair, 1.5 and 123 are two. Zeros at either end are free.
+    """
+    sign, _, exponent = Decimal(number).as_tuple()
+    digits = _significant_digits(Decimal(number))
+    if digits == (0,):
+        return 1
+    assert isinstance(exponent, int)  # noqa: S101 -- finite, checked when it was stored; narrows the type
+    zeros_cut = len(Decimal(number).as_tuple().digits) - len(digits)
+    shifted = (exponent + zeros_cut) % 2  # an odd exponent: the last digit is the first of its pair
+    return (len(digits) + shifted + 1) // 2 + 1 + sign

@@ -1,0 +1,73 @@
+"""The backends under contract, each opened empty with the contract's own tables.
+
+The tables are not Holdfast's: they have an index of each projection, so that each rule of the port has a place.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.dynamodb import DynamoStore
+from holdfast.adapters.dynamodb_boto3 import Boto3Transport, boto3_client
+from holdfast.adapters.dynamodb_calls import DynamoCalls
+from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.memory import memory_store
+from holdfast.ports.store import Index, Projection, Store, Table
+from holdfast.ports.store.admin import CreateTable
+from tests.clocks import StillClock
+
+NOTES: Final = Table(
+    name="notes",
+    setting="NOTES_TABLE",
+    purpose="with everything a table can have",
+    partition="pk",
+    sort="sk",
+    indexes=(
+        Index("by-topic", "topic", "at"),
+        Index("by-owner", "owner", projection=Projection.KEYS_ONLY),
+        Index("by-kind", "kind", "at", projection=Projection.INCLUDE, included=("title",)),
+    ),
+    ttl="ttl",
+)
+FLAGS: Final = Table(name="flags", setting="FLAGS_TABLE", purpose="with nothing but a key", partition="pk")
+
+_NUMBERS = count(1)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An open store, and the clock it goes by."""
+
+    name: str
+    store: Store
+    clock: StillClock
+
+
+def dynamodb_calls(url: str, clock: StillClock) -> DynamoCalls:
+    client = boto3_client(
+        endpoint_url=url, region_name="eu-west-1", aws_access_key_id="contract", aws_secret_access_key="contract"
+    )
+    return DynamoCalls(Boto3Transport(client), clock)
+
+
+@contextmanager
+def dynamodb(calls: DynamoCalls, clock: StillClock) -> Iterator[Backend]:
+    number = next(_NUMBERS)
+    names = {table.setting: f"{table.name}-{number}" for table in (NOTES, FLAGS)}
+    admin = DynamoTables(calls, names)
+    for table in (NOTES, FLAGS):
+        admin.carry_out(CreateTable(table))
+    yield Backend("dynamodb", DynamoStore(calls, names), clock)
+    for name in names.values():
+        calls.call("DeleteTable", {"TableName": name})
+
+
+@contextmanager
+def embedded(name: str, clock: StillClock, directory: Path) -> Iterator[Backend]:
+    """A backend that lives in this process."""
+    store = memory_store(clock)
+    yield Backend(name, store, clock)
+    store.close()

@@ -1,0 +1,53 @@
+"""One suite for every backend: each test that asks for `backend` or `store` runs once on each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.dynamodb_calls import DynamoCalls
+from holdfast.ports.store import Consumed, Store
+from tests.clocks import StillClock
+from tests.contracts import backends
+from tests.contracts.backends import Backend
+from tests.servers.processes import RunningServer
+
+BACKENDS = ["memory", pytest.param("dynamodb", marks=pytest.mark.real)]
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture(scope="session")
+def calls_of(dynamodb_server: RunningServer) -> DynamoCalls:
+    """One client for the session: making one costs more than a test does."""
+    return backends.dynamodb_calls(dynamodb_server.url, StillClock())
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest, clock: StillClock, tmp_path: Path) -> Iterator[Backend]:
+    if request.param == "dynamodb":
+        shared: DynamoCalls = request.getfixturevalue("calls_of")
+        with backends.dynamodb(DynamoCalls(shared.transport, clock), clock) as opened:
+            yield opened
+    else:
+        with backends.embedded(request.param, clock, tmp_path) as opened:
+            yield opened
+
+
+@pytest.fixture
+def store(backend: Backend) -> Store:
+    return backend.store
+
+
+@pytest.fixture
+def consumed() -> list[Consumed]:
+    return []
+
+
+@pytest.fixture
+def metered(store: Store, consumed: list[Consumed]) -> Store:
+    """The store, writing what each call consumed into `consumed`."""
+    return store.metered(consumed.append)
