@@ -37,9 +37,9 @@ relative to the working directory.
 _SETTINGS_END = """
 ## Settings of AWS
 
-Region, credentials and endpoints are boto3's own settings and not Holdfast's: `AWS_REGION`, `AWS_PROFILE`,
-`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL_DYNAMODB` and so on, as boto3's documentation lists them. They are read from
-the environment and from AWS's own files, never from `holdfast.toml`.
+Region, credentials and endpoints are boto3's own settings and not Holdfast's: `AWS_DEFAULT_REGION`,
+`AWS_PROFILE`, `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL_DYNAMODB` and so on, as boto3's documentation lists them. They
+are read from the environment and from AWS's own files, never from `holdfast.toml`.
 """
 
 _CLI_START = f"""\

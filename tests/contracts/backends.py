@@ -14,7 +14,9 @@ from holdfast.adapters.dynamodb import DynamoStore
 from holdfast.adapters.dynamodb_boto3 import Boto3Transport, boto3_client
 from holdfast.adapters.dynamodb_calls import DynamoCalls
 from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.embedded import EmbeddedStore
 from holdfast.adapters.memory import memory_store
+from holdfast.adapters.sqlite import ApswDriver, StandardDriver, sqlite_store
 from holdfast.ports.store import Index, Projection, Store, Table
 from holdfast.ports.store.admin import CreateTable
 from tests.clocks import StillClock
@@ -67,7 +69,12 @@ def dynamodb(calls: DynamoCalls, clock: StillClock) -> Iterator[Backend]:
 
 @contextmanager
 def embedded(name: str, clock: StillClock, directory: Path) -> Iterator[Backend]:
-    """A backend that lives in this process."""
-    store = memory_store(clock)
+    """A backend that lives in this process: memory, sqlite, or sqlite-apsw."""
+    store = memory_store(clock) if name == "memory" else sqlite(name, clock, directory)
     yield Backend(name, store, clock)
     store.close()
+
+
+def sqlite(name: str, clock: StillClock, directory: Path) -> EmbeddedStore:
+    driver = ApswDriver() if name == "sqlite-apsw" else StandardDriver()
+    return sqlite_store(directory / f"{name}.db", clock, tables=(NOTES, FLAGS), driver=driver)

@@ -12,7 +12,7 @@ from tests.contracts import backends
 from tests.contracts.backends import Backend
 from tests.servers.processes import RunningServer
 
-BACKENDS = ["memory", pytest.param("dynamodb", marks=pytest.mark.real)]
+BACKENDS = ["memory", "sqlite", "sqlite-apsw", pytest.param("dynamodb", marks=pytest.mark.real)]
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.servers import processes
 from tools.cache import cache_directory, directory_made_whole, one_at_a_time
 from tools.progress import step
-
-from tests.servers import processes
 
 _POM = Path(__file__).with_name("dynamodb-local") / "pom.xml"
 _MAIN_CLASS = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
 from tools.cache import directory_made_whole
 from tools.environment import LOCKS, ROOT, Plan, Stamp, locked_version, plan, read_stamp, write_stamp
 from tools.pip_settings import parse_pip_config, uv_environment, uv_flags

@@ -47,8 +47,11 @@ class DynamoTables:
                 if table.ttl is not None:
                     self._enable_ttl(table)
             case AddIndex(table, index):
-                self._unless("ResourceInUseException", "UpdateTable", self._add_index_request(table, index))
-                self._wait_until_active(table)
+                # DynamoDB builds one index at a time, and refuses one that is there already.
+                description = self._wait_until_active(table)
+                if index.name not in {there["IndexName"] for there in description.get("GlobalSecondaryIndexes", [])}:
+                    self._calls.call("UpdateTable", self._add_index_request(table, index))
+                    self._wait_until_active(table)
             case EnableTtl(table):
                 self._enable_ttl(table)
 
@@ -78,11 +81,11 @@ class DynamoTables:
                 "UpdateTimeToLive", {"TableName": self._name(table), "TimeToLiveSpecification": specification}
             )
 
-    def _wait_until_active(self, table: Table) -> None:
+    def _wait_until_active(self, table: Table) -> Wire:
         for _ in range(POLLS_MOST):
             description = self._description(table)
             if description is not None and _is_active(description):
-                return
+                return description
             self._calls.clock.sleep(POLL_SECONDS)
         raise StoreUnavailable(
             f"table {self._name(table)} is not active after {POLLS_MOST * POLL_SECONDS:.0f} s; check again later"

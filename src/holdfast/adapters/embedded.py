@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Final, Protocol, TypeVar
 
+import msgspec
+
 from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
@@ -30,9 +32,11 @@ from holdfast.ports.store import (
 )
 from holdfast.ports.store.capacity import Consumed, get_units, projected, query_cost, refused_cost, write_cost
 from holdfast.ports.store.checks import check_query, checked_keys, checked_transaction, checked_write, item_name
-from holdfast.ports.store.values import check_size, item_bytes
+from holdfast.ports.store.values import ITEM_BYTES_MOST, check_size, item_bytes
 
 PAGE_BYTES_MOST: Final = 1024 * 1024
+
+_JSON: Final = msgspec.json.Encoder()
 
 T = TypeVar("T")
 
@@ -210,12 +214,18 @@ def outcome(write: Write, key: Key, old: Item | None) -> Item | None:
             return write.item
         case UpdateItem():
             new = write.update.applied(write.table.key_item(key) if old is None else old)
-            check_size(item_bytes(new), item_name(write.table, key))
+            _check_size(new, write.table, key)
             return new
         case DeleteItem():
             return None
         case CheckItem():
             return old
+
+
+def _check_size(item: Item, table: Table, key: Key) -> None:
+    # JSON is quickly made, and never less than a third of the size: most items need no counting.
+    if 3 * len(_JSON.encode(item)) > ITEM_BYTES_MOST:
+        check_size(item_bytes(item), item_name(table, key))
 
 
 def _permits(write: Write, old: Item | None) -> bool:

@@ -30,7 +30,7 @@ def _table_name(default: str, holds: str) -> str:
         default=default,
         example=default,
         group="Store",
-        help_text=f"The name of the table of {holds}.",
+        help_text=f"The DynamoDB table of {holds}.",
     )
 
 

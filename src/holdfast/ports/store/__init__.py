@@ -142,7 +142,10 @@ class Store(Protocol):
         ...
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """All of the writes or none, on up to 100 different items."""
+        """All of the writes or none, on up to 100 different items.
+
+        Where one's condition fails and another does not fit its item, either may be told.
+        """
         ...
 
     def remove_expired(self, table: Table, *, most: int = 1000) -> int:

@@ -1,0 +1,1 @@
+"""Where the program begins: wiring, logs, the server."""

@@ -1,0 +1,192 @@
+"""Tables: what exists, held against what is declared, on every backend that keeps tables."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.dynamodb import DynamoStore
+from holdfast.adapters.dynamodb_calls import DynamoCalls
+from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.sqlite import SqliteTables, sqlite_store
+from holdfast.entrypoints.tables import Tables
+from holdfast.ports.store import Index, Key, Projection, Query, Store, Table
+from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, TableAdmin, differences
+from holdfast.ports.store.schema import Billing
+from holdfast.ports.store.tables import TABLES
+from tests.clocks import StillClock
+
+_NUMBERS = count(1)
+
+Opener = Callable[[tuple[Table, ...]], Store]
+
+
+class Place:
+    """A backend without tables, and how to open a store on it."""
+
+    def __init__(self, admin: TableAdmin, open_store: Opener, suffix: str) -> None:
+        self.admin = admin
+        self.open_store = open_store
+        self._suffix = suffix
+
+    def close(self, store: Store) -> None:
+        """Only a SQLite file is one's own; the connections to DynamoDB Local are shared."""
+        if not self._suffix:
+            store.close()
+
+    def own(self, table: Table) -> Table:
+        """The table under a name of this test's own: one DynamoDB Local serves them all."""
+        return replace(table, name=f"{table.name}{self._suffix}")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("dynamodb", marks=pytest.mark.real)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    clock = StillClock()
+    if request.param == "sqlite":
+        path = tmp_path / "tables.db"
+        yield Place(SqliteTables(path, clock), lambda tables: sqlite_store(path, clock, tables=tables), "")
+    else:
+        shared: DynamoCalls = request.getfixturevalue("calls_of")
+        calls = DynamoCalls(shared.transport, clock)
+        yield Place(DynamoTables(calls), lambda _: DynamoStore(calls), f".t{next(_NUMBERS)}")
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_table_that_was_created_is_as_declared(place: Place, table: Table) -> None:
+    """Holdfast's own tables, attribute by attribute; creating one again is no error."""
+    own = place.own(table)
+    assert place.admin.find(own) is None
+    place.admin.carry_out(CreateTable(own))
+    place.admin.carry_out(CreateTable(own))
+    assert differences(own, place.admin.find(own), Billing.ON_DEMAND) == []
+
+
+BARE = Table(name="things", setting="THINGS_TABLE", purpose="to differ", partition="pk", sort="sk")
+BY_TOPIC = Index("by-topic", "topic", "at")
+FULL = replace(
+    BARE,
+    indexes=(BY_TOPIC, Index("by-kind", "kind", projection=Projection.INCLUDE, included=("b", "a"))),
+    ttl="ttl",
+)
+
+
+def test_what_is_missing_is_added_to_a_table_with_items(place: Place) -> None:
+    """Indexes are filled from the items that are there already; then nothing differs."""
+    bare, full = place.own(BARE), place.own(FULL)
+    place.admin.carry_out(CreateTable(bare))
+    store = place.open_store((bare,))
+    store.put(bare, {"pk": "p", "sk": "1", "topic": "t", "at": "2", "kind": "k", "a": 1})
+    store.put(bare, {"pk": "p", "sk": "2", "topic": "t", "at": "1"})
+    store.put(bare, {"pk": "p", "sk": "3", "topic": "t"})
+    place.close(store)
+    found = differences(full, place.admin.find(full), Billing.ON_DEMAND)
+    assert {(d.attribute, d.declared, d.found) for d in found} == {
+        ("index by-topic", "present", "absent"),
+        ("index by-kind", "present", "absent"),
+        ("ttl", "ttl", "none"),
+    }
+    assert {type(d.step) for d in found} == {AddIndex, EnableTtl}
+    for difference in found:
+        assert difference.step is not None
+        place.admin.carry_out(difference.step)
+        place.admin.carry_out(difference.step)
+    assert differences(full, place.admin.find(full), Billing.ON_DEMAND) == []
+    reopened = place.open_store((full,))
+    assert [i["sk"] for i in reopened.query(Query(full, "t", index="by-topic")).items] == ["2", "1"]
+    assert [i["sk"] for i in reopened.query(Query(full, "k", index="by-kind")).items] == ["1"]
+    assert reopened.get(full, Key("p", "3")) is not None
+    place.close(reopened)
+
+
+@pytest.mark.parametrize(
+    ("there", "attribute", "declared", "found", "remedy"),
+    [
+        (replace(FULL, sort=None), "keys", "pk, sk", "pk", "move the items to a new table"),
+        (replace(FULL, partition="other"), "keys", "pk, sk", "other, sk", "THINGS_TABLE"),
+        (replace(FULL, ttl="expires"), "ttl", "ttl", "expires", "switch TTL off"),
+        (
+            replace(FULL, indexes=(replace(BY_TOPIC, sort=None), FULL.indexes[1])),
+            "index by-topic: keys",
+            "topic, at",
+            "topic",
+            "delete the index by-topic",
+        ),
+        (
+            replace(FULL, indexes=(replace(BY_TOPIC, projection=Projection.KEYS_ONLY), FULL.indexes[1])),
+            "index by-topic: projection",
+            "ALL",
+            "KEYS_ONLY",
+            "delete the index by-topic",
+        ),
+        (
+            replace(FULL, indexes=(BY_TOPIC, replace(FULL.indexes[1], included=("a",)))),
+            "index by-kind: included",
+            "a, b",
+            "a",
+            "delete the index by-kind",
+        ),
+        (
+            replace(FULL, indexes=(*FULL.indexes, Index("extra", "x"))),
+            "index extra",
+            "absent",
+            "present",
+            "each write pays for it",
+        ),
+    ],
+    ids=["no sort key", "another key", "another ttl", "index key", "projection", "included", "an index too many"],
+)
+def test_each_difference_is_told_with_what_to_do(
+    place: Place, there: Table, attribute: str, declared: str, found: str, remedy: str
+) -> None:
+    place.admin.carry_out(CreateTable(place.own(there)))
+    table = place.own(FULL)
+    (told,) = differences(table, place.admin.find(table), Billing.ON_DEMAND)
+    assert (told.table, told.attribute, told.declared, told.found) == (table.name, attribute, declared, found)
+    assert remedy in told.remedy
+    assert told.step is None
+
+
+@pytest.mark.real
+def test_billing_is_created_and_compared(calls_of: DynamoCalls) -> None:
+    """Only DynamoDB has it: a difference is told, not mended, since it changes what is paid."""
+    table = replace(FULL, name="billed")
+    admin = DynamoTables(DynamoCalls(calls_of.transport, StillClock()), billing=Billing.PROVISIONED)
+    admin.carry_out(CreateTable(table))
+    found = admin.find(table)
+    assert differences(table, found, Billing.PROVISIONED) == []
+    (told,) = differences(table, found, Billing.ON_DEMAND)
+    assert (told.attribute, told.declared, told.found) == ("billing", "on-demand", "provisioned")
+    assert "DYNAMODB_BILLING=provisioned" in told.remedy
+
+
+@pytest.mark.real
+def test_a_stream_that_nobody_wants_is_told(calls_of: DynamoCalls) -> None:
+    """The seeds decided against streams and point-in-time recovery."""
+    calls = DynamoCalls(calls_of.transport, StillClock())
+    calls.call(
+        "CreateTable",
+        {
+            "TableName": "streamed",
+            "AttributeDefinitions": [{"AttributeName": n, "AttributeType": "S"} for n in ("pk", "sk")],
+            "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+            "BillingMode": "PAY_PER_REQUEST",
+            "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"},
+        },
+    )
+    table = replace(BARE, name="streamed")
+    (told,) = differences(table, DynamoTables(calls).find(table), Billing.ON_DEMAND)
+    assert (told.attribute, told.declared, told.found) == ("stream", "off", "on")
+
+
+def test_creating_what_is_missing_goes_on_where_it_was_broken_off(place: Place) -> None:
+    """Killed after any step: the next one does the rest, and then there is nothing to do."""
+    declared = tuple(place.own(table) for table in TABLES)
+    tables = Tables(place.admin, declared, Billing.ON_DEMAND)
+    first = next(iter(tables.create()))
+    assert isinstance(first, CreateTable)
+    rest = list(tables.create())
+    assert len(rest) == len(TABLES) - 1
+    assert list(tables.create()) == []
+    assert all(check.differences == () for check in tables.check())
