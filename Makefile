@@ -29,10 +29,10 @@ test: set-up-dev ## The tests; those whose server is missing are skipped
 
 test-real: set-up-dev ## The tests against real servers, and the slow ones; a missing server is a failure
 	@.venv/bin/python -m tests.servers.dynamodb_local
-	HOLDFAST_REAL=1 $(PYTEST) -m "(real or slow) and not prove" $(ARGS)
+	REAL_SERVERS=1 $(PYTEST) -m "(real or slow) and not prove" $(ARGS)
 
 prove: set-up-dev ## The longest counts, with fresh random choices
-	HOLDFAST_HYPOTHESIS=prove $(PYTEST) -m prove $(ARGS)
+	HYPOTHESIS_PROFILE=prove $(PYTEST) -m prove $(ARGS)
 
 bench: set-up-dev ## All benchmarks; writes bench/RESULTS.md
 	.venv/bin/python -m bench all

@@ -20,9 +20,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 settings.register_profile("prove", settings.get_profile("steady"), derandomize=False)
-settings.load_profile(os.environ.get("HOLDFAST_HYPOTHESIS", "steady"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-REAL = os.environ.get("HOLDFAST_REAL") == "1"
+REAL = os.environ.get("REAL_SERVERS") == "1"
 _LOGS = pytest.StashKey[list[Path]]()
 
 

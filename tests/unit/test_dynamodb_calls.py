@@ -199,6 +199,18 @@ def test_missing_credentials_are_told_at_once() -> None:
         calls.call("GetItem", {"TableName": "t"})
 
 
+def test_a_missing_region_or_profile_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3 finds it out when the client is made."""
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    with pytest.raises(StoreRefused, match="AWS_DEFAULT_REGION"):
+        boto3_client()
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(StoreRefused, match="nobody"):
+        boto3_client()
+
+
 def test_boto3_sends_a_request_once() -> None:
     """Retries are ours: boto3's own would not know what may be repeated."""
     client = boto3_client(region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b")

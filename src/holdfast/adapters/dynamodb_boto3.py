@@ -19,6 +19,7 @@ from botocore.exceptions import (
 
 from holdfast.adapters.dynamodb_calls import TransportError
 from holdfast.adapters.dynamodb_wire import Wire
+from holdfast.kernel.errors import StoreRefused
 
 # The connection was never made, so nothing was sent.
 _NOT_SENT: Final = (
@@ -62,7 +63,12 @@ def boto3_client(*, connections: int = 50, **options: Any) -> Any:
         max_pool_connections=connections,
         tcp_keepalive=True,
     )
-    return boto3.client("dynamodb", config=config, **options)
+    try:
+        return boto3.client("dynamodb", config=config, **options)
+    except BotoCoreError as error:
+        raise StoreRefused(
+            f"no DynamoDB client: {error}; set AWS_DEFAULT_REGION, and check AWS_PROFILE and the files it names"
+        ) from error
 
 
 @cache

@@ -1,0 +1,37 @@
+"""`holdfast`. Starting it must be quick: what a command needs, it imports when it runs."""
+
+import click
+
+from holdfast.cli.commands import Commands
+from holdfast.cli.run import run_command
+from holdfast.cli.settings import settings_command
+from holdfast.cli.tables import tables_commands
+
+
+def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  click's call
+    if not wanted or context.resilient_parsing:
+        return
+    from holdfast.entrypoints.version import installed_version
+
+    click.echo(f"holdfast {installed_version()}")
+    context.exit()
+
+
+@click.group("holdfast", cls=Commands)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
+def cli() -> None:
+    """Keeps the right number of EC2 machines under K3s pods and GitHub Actions jobs."""
+
+
+for command in (run_command, settings_command, tables_commands):
+    cli.add_command(command)
+
+
+def main() -> None:
+    cli(prog_name="holdfast")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""`holdfast settings`: every setting, its value, and where it came from."""
+
+import click
+
+from holdfast.cli.options import as_json, with_settings
+from holdfast.cli.output import print_json, print_table
+from holdfast.kernel.settings import SETTINGS, Settings
+
+
+@click.command("settings")
+@as_json
+@with_settings("--host", "--port", "--data")
+def settings_command(settings: Settings, *, as_json: bool) -> None:
+    """Show every setting, its value and its source.
+
+    The strongest source wins: a flag, the environment, holdfast.toml, the default.
+    """
+    values = {row.name: getattr(settings, row.attribute) for row in SETTINGS}
+    if not as_json:
+        with_units = {row.name: f"{row.words(values[row.name])} {row.unit}".rstrip() for row in SETTINGS}
+        rows = [(row.name, with_units[row.name], settings.sources[row.name], row.help_text) for row in SETTINGS]
+        print_table(["NAME", "VALUE", "SOURCE", "WHAT IT IS"], rows)
+        return
+    items = [
+        {
+            "name": row.name,
+            "value": row.public(values[row.name]),
+            "source": settings.sources[row.name],
+            "default": row.public_default,
+            "unit": row.unit,
+            "help": row.help_text,
+        }
+        for row in SETTINGS
+    ]
+    print_json({"items": items, "cursor": None})

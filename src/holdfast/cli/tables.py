@@ -1,0 +1,131 @@
+"""`holdfast tables`: what is declared, what exists, and making the one into the other."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.options import as_json, dry_run, with_settings
+from holdfast.cli.output import print_json, print_table
+from holdfast.kernel.errors import TableProblem
+
+if TYPE_CHECKING:
+    from holdfast.entrypoints.tables import TableCheck
+    from holdfast.kernel.settings import Settings
+    from holdfast.ports.store.admin import Difference
+    from holdfast.ports.store.schema import Index
+
+
+@click.group("tables")
+def tables_commands() -> None:
+    """Create, check and describe the tables of the store."""
+
+
+@tables_commands.command("create")
+@as_json
+@dry_run
+@with_settings("--data")
+def create_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
+    """Create what is missing: tables, indexes, expiry.
+
+    What exists is never changed or removed: where it differs, 'holdfast tables check' says what to do.
+    """
+    from holdfast.entrypoints.wiring import opened_tables
+
+    with opened_tables(settings, writable=not dry_run) as tables:
+        items = []
+        for step in tables.planned() if dry_run else tables.create():
+            items.append({"table": step.table.name, "step": str(step), "done": not dry_run})
+            if not as_json:
+                click.echo(f"would {step}" if dry_run else f"{step}: done")
+        left = [] if dry_run else _differences(tables.check())
+    if as_json:
+        print_json({"items": items, "cursor": None})
+    elif not items and not left:
+        click.echo(f"nothing to create: all tables are in {settings.holdfast_store}")
+    _refuse(left, "'holdfast tables check' says what to do")
+
+
+@tables_commands.command("check")
+@as_json
+@with_settings("--data")
+def check_command(settings: Settings, *, as_json: bool) -> None:
+    """Compare the tables with their declarations.
+
+    Shows each difference and what to do about it. The exit code is 1 when there is one.
+    """
+    from holdfast.entrypoints.wiring import opened_tables
+
+    with opened_tables(settings) as tables:
+        checks = tables.check()
+    found = _differences(checks)
+    if as_json:
+        print_json({"items": [_difference_json(difference) for difference in found], "cursor": None})
+    elif found:
+        columns = ("table", "attribute", "declared", "found", "remedy")
+        rows = [[str(getattr(difference, column)) for column in columns] for difference in found]
+        print_table(["TABLE", "ATTRIBUTE", "DECLARED", "FOUND", "WHAT TO DO"], rows)
+    else:
+        click.echo(f"all {len(checks)} tables in {settings.holdfast_store} are as declared")
+    _refuse(found, "what to do is said with each difference")
+
+
+@tables_commands.command("describe")
+@as_json
+@with_settings("--data")
+def describe_command(settings: Settings, *, as_json: bool) -> None:
+    """Show each table, and whether it exists as declared."""
+    from holdfast.entrypoints.wiring import opened_tables
+
+    with opened_tables(settings) as tables:
+        checks = tables.check()
+    if as_json:
+        print_json({"items": [_table_json(check) for check in checks], "cursor": None})
+        return
+    click.echo("\n\n".join(_description(check) for check in checks))
+
+
+def _refuse(left: list[Difference], what_now: str) -> None:
+    if left:
+        names = ", ".join(dict.fromkeys(difference.table for difference in left))
+        raise TableProblem(f"not as declared: {names}; {what_now}")
+
+
+def _differences(checks: list[TableCheck]) -> list[Difference]:
+    return [difference for check in checks for difference in check.differences]
+
+
+def _difference_json(difference: Difference) -> dict[str, str]:
+    columns = ("table", "attribute", "declared", "found", "remedy")
+    return {column: str(getattr(difference, column)) for column in columns}
+
+
+def _table_json(check: TableCheck) -> dict[str, object]:
+    return {
+        **asdict(check.table),
+        "found": asdict(check.found) if check.found else None,
+        "differences": [_difference_json(difference) for difference in check.differences],
+    }
+
+
+def _description(check: TableCheck) -> str:
+    table = check.table
+    facts = [("holds", table.purpose), ("keys", ", ".join(table.key_attributes))]
+    facts += [("index", _index_words(index)) for index in table.indexes]
+    facts += [("expires by", table.ttl or "nothing"), ("exists", _existence(check))]
+    return "\n".join([f"{table.name}  ({table.setting})", *(f"  {name:<12}{words}" for name, words in facts)])
+
+
+def _index_words(index: Index) -> str:
+    included = f" ({', '.join(index.included)})" if index.included else ""
+    return f"{index.name}: {', '.join(index.key_attributes)}; {index.projection}{included}"
+
+
+def _existence(check: TableCheck) -> str:
+    if check.found is None:
+        return "no; run: holdfast tables create"
+    if check.differences:
+        return f"yes, but not as declared ({len(check.differences)}); see: holdfast tables check"
+    return "yes, as declared"

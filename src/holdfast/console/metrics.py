@@ -1,0 +1,52 @@
+"""What Prometheus reads at /metrics. The registry is our own: the library's global one is shared with strangers."""
+
+import platform
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from holdfast.ports.store import Consumed
+
+# From a SQLite read to a DynamoDB call that used up its deadline.
+_CALL_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, version: str) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        Info("holdfast_build", "What is running.", registry=self._registry).info(
+            {"version": version, "python": platform.python_version()}
+        )
+        by_call = ("table", "call")
+        self._seconds = Histogram(
+            "holdfast_store_call_seconds",
+            "How long store calls took, retries included; _count is the number of calls.",
+            (*by_call, "outcome"),
+            buckets=_CALL_SECONDS,
+            registry=self._registry,
+        )
+        self._read_units = Counter(
+            "holdfast_store_read_units", "Read units that store calls consumed.", by_call, registry=self._registry
+        )
+        self._write_units = Counter(
+            "holdfast_store_write_units", "Write units that store calls consumed.", by_call, registry=self._registry
+        )
+        self._conflicts = Counter(
+            "holdfast_store_conflicts", "Writes refused by their condition.", by_call, registry=self._registry
+        )
+
+    def record_consumed(self, consumed: Consumed) -> None:
+        """A meter for the store."""
+        labels = (consumed.table, consumed.call)
+        self._read_units.labels(*labels).inc(consumed.read_units)
+        self._write_units.labels(*labels).inc(consumed.write_units)
+        self._conflicts.labels(*labels).inc(int(consumed.conflict))
+
+    def record_call(self, table: str, call: str, outcome: str, seconds: float) -> None:
+        self._seconds.labels(table, call, outcome).observe(seconds)
+
+    def page(self) -> bytes:
+        return generate_latest(self._registry)

@@ -1,0 +1,531 @@
+"""The web server: what it answers, and how it starts and stops."""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from starlette.types import ASGIApp
+
+from holdfast.adapters.memory import memory_store
+from holdfast.console.app import CONTENT_SECURITY_POLICY, Served, build_app
+from holdfast.console.metrics import Metrics
+from holdfast.console.status import TableStatus, age
+from holdfast.entrypoints.logs import JsonLines, TextLines
+from holdfast.entrypoints.timed import TimedStore
+from holdfast.kernel.errors import StoreUnavailable, WriteConflict
+from holdfast.kernel.settings import StoreAddress
+from holdfast.ports.store import Key, PutItem, Query, attr
+from holdfast.ports.store.admin import Difference
+from holdfast.ports.store.tables import LOGS, STATE
+from tests.clocks import StillClock
+
+START_SECONDS_MOST = 30
+HOSTILE = "<script>alert(1)</script>"
+
+
+# The application, with a small world of its own
+
+
+@dataclass
+class World:
+    """What the pages are made of; a test changes what it is about."""
+
+    clock: StillClock = field(default_factory=StillClock)
+    path: str = ".holdfast/holdfast.db"
+    probe: Callable[[], None] = lambda: None
+    tables: list[TableStatus] = field(default_factory=lambda: [TableStatus("deployments", "deployments")])
+    looks: int = 0
+    failure: Exception | None = None
+
+    def look(self) -> list[TableStatus]:
+        self.looks += 1
+        if self.failure:
+            raise self.failure
+        return self.tables
+
+    def served(self) -> Served:
+        return Served(
+            version="1.2.3",
+            clock=self.clock,
+            started=self.clock.now(),
+            store=StoreAddress("sqlite", Path(self.path)),
+            probe=lambda: self.probe(),
+            tables=self.look,
+            metrics=Metrics("1.2.3"),
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+def ask(served: Served, path: str, method: str = "GET", app: ASGIApp | None = None) -> Answer:
+    """One request to the application, without a server in between."""
+    app = app or build_app(served)
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "headers": [(b"host", b"test")],
+        "server": ("test", 80),
+        "client": ("test", 1),
+        "http_version": "1.1",
+    }
+    with suppress(ZeroDivisionError):  # raised again after the answer, for the server's log
+        asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    return Answer(sent[0]["status"], headers, body.decode())
+
+
+def fail_with(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def test_it_is_healthy_whatever_the_store_does() -> None:
+    """A process whose store is away must not be restarted for it."""
+    answer = ask(World(probe=fail_with(StoreUnavailable("no route"))).served(), "/healthz")
+    assert (answer.status, answer.text) == (200, "ok")
+
+
+def test_it_is_ready_when_the_store_answers() -> None:
+    """And only then; otherwise the reason is in the answer."""
+    assert ask(World().served(), "/readyz").status == 200
+    answer = ask(World(probe=fail_with(StoreUnavailable("table x: no answer in 8 s"))).served(), "/readyz")
+    assert answer.status == 503
+    assert answer.json == {"error": {"code": "store_unavailable", "message": "table x: no answer in 8 s"}}
+
+
+def test_page_and_json_show_the_same() -> None:
+    """Version, age, store, and each table with what is wrong with it."""
+    difference = Difference("jobs", "ttl", "ttl", "none", "run: holdfast tables create")
+    world = World(tables=[TableStatus("deployments", "who approved"), TableStatus("jobs", "each job", (difference,))])
+    served = world.served()
+    world.clock.advance(3 * 3600 + 120)
+    status = ask(served, "/api/status").json
+    assert (status["version"], status["ready"], status["problem"]) == ("1.2.3", True, None)
+    assert (status["uptime_seconds"], status["started_at"]) == (10920, "2100-01-15T10:00:00.000Z")
+    assert status["store"] == {"kind": "sqlite", "path": ".holdfast/holdfast.db"}
+    assert [table["ok"] for table in status["tables"]["items"]] == [True, False]
+    assert status["tables"]["items"][1]["differences"] == [
+        {"attribute": "ttl", "declared": "ttl", "found": "none", "remedy": "run: holdfast tables create"}
+    ]
+    page = ask(served, "/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    for words in ("1.2.3", "3 h 2 min", ".holdfast/holdfast.db", "who approved", "run: holdfast tables create"):
+        assert words in page.text
+
+
+def test_the_page_still_opens_when_everything_else_fails() -> None:
+    """It is where one looks then."""
+    world = World(probe=fail_with(StoreUnavailable("no route")), failure=StoreUnavailable("no tables"))
+    page = ask(world.served(), "/")
+    assert page.status == 200
+    assert "not ready" in page.text
+    assert "no route" in page.text
+    assert "no tables" in page.text
+
+
+def test_hostile_text_is_escaped() -> None:
+    """A path may hold anything that a file system allows, and a problem may repeat it."""
+    world = World(path=f"{HOSTILE}/holdfast.db", probe=fail_with(StoreUnavailable(HOSTILE)))
+    world.tables = [TableStatus(HOSTILE, HOSTILE, (Difference(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE),))]
+    page = ask(world.served(), "/").text
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;/holdfast.db" in page
+
+
+def test_the_page_needs_no_more_than_its_policy_allows() -> None:
+    """No script, no inline style, nothing from elsewhere."""
+    page = ask(World().served(), "/")
+    assert page.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert not re.search(r"<script|<style|\sstyle=|\son\w+=", page.text)
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', page.text)
+    assert all(address.startswith("/") for address in addresses)
+    for address in set(addresses):
+        assert ask(World().served(), address).status == 200, address
+
+
+def test_reloading_the_page_does_not_look_at_the_tables_each_time() -> None:
+    """DynamoDB allows few of these calls in a second, and anybody can reload."""
+    world = World()
+    served = world.served()
+    app = build_app(served)
+    ask(served, "/", app=app)
+    ask(served, "/api/status", app=app)
+    assert world.looks == 1
+    world.clock.advance(10)
+    ask(served, "/", app=app)
+    assert world.looks == 2
+
+
+def test_a_store_that_hangs_is_not_waited_for() -> None:
+    """The answer is no, in time; and those who ask meanwhile wait for the same call, and do not pile up."""
+    asked: list[int] = []
+    released = threading.Event()
+
+    def hang() -> None:
+        asked.append(1)
+        released.wait()
+
+    served = replace(World(probe=hang).served(), patience_seconds=0.01)
+    app = build_app(served)
+    try:
+        for _ in range(3):
+            answer = ask(served, "/readyz", app=app)
+            assert answer.status == 503
+            assert answer.json["error"]["message"] == "no answer from the store within 0.01 s"
+        assert len(asked) == 1
+    finally:
+        released.set()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nowhere", 404, "not_found"),
+        ("GET", "/static/nowhere.css", 404, "not_found"),
+        ("GET", "/static/../app.py", 404, "not_found"),
+        ("POST", "/healthz", 405, "method_not_allowed"),
+        ("GET", "/readyz", 500, "internal"),
+    ],
+)
+def test_errors_have_one_shape(method: str, path: str, status: int, code: str) -> None:
+    """Also the unexpected ones, whose details are nobody's but the log's."""
+    answer = ask(World(probe=fail_with(ZeroDivisionError("secret detail"))).served(), path, method)
+    assert answer.status == status
+    assert answer.json["error"]["code"] == code
+    assert set(answer.json["error"]) == {"code", "message"}
+    assert "secret detail" not in answer.text
+    assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (61, "1 min 1 s"), (7200, "2 h"), (90061, "1 d 1 h"), (86400, "1 d")]
+)
+def test_an_age_is_its_two_largest_units(seconds: int, words: str) -> None:
+    """More would say nothing."""
+    assert age(seconds) == words
+
+
+# Metrics
+
+
+def test_store_calls_are_counted_with_their_cost_time_and_outcome() -> None:
+    """By table and call; a conflict is not a failure."""
+    clock = StillClock()
+    metrics = Metrics("1.2.3")
+    store = TimedStore(memory_store(clock).metered(metrics.record_consumed), clock, metrics.record_call)
+    store.put(STATE, {"pk": "a"})
+    store.get(STATE, Key("a"))
+    with pytest.raises(WriteConflict):
+        store.put(STATE, {"pk": "a"}, attr("pk").is_absent())
+    with pytest.raises(ValueError, match="empty"):
+        store.get(STATE, Key(""))
+    store.transact([PutItem(STATE, {"pk": "b"}), PutItem(LOGS, {"pk": "b", "sk": "c"})])
+    store.query(Query(LOGS, "b"))
+    page = metrics.page().decode()
+    table = f'table="{STATE.name}"'
+    for line in (
+        f'holdfast_store_call_seconds_count{{call="put",outcome="ok",{table}}} 1.0',
+        f'holdfast_store_call_seconds_count{{call="put",outcome="conflict",{table}}} 1.0',
+        f'holdfast_store_call_seconds_count{{call="get",outcome="failed",{table}}} 1.0',
+        f'holdfast_store_conflicts_total{{call="put",{table}}} 1.0',
+        f'holdfast_store_read_units_total{{call="get",{table}}} 1.0',
+        f'holdfast_store_write_units_total{{call="put",{table}}} 2.0',
+        f'holdfast_store_call_seconds_count{{call="transact",outcome="ok",table="{LOGS.name}+{STATE.name}"}} 1.0',
+        f'holdfast_store_call_seconds_count{{call="query",outcome="ok",table="{LOGS.name}"}} 1.0',
+    ):
+        assert line in page
+    assert 'holdfast_build_info{python="' in page
+    assert "process_resident_memory_bytes" in page
+
+
+def test_each_metrics_object_is_its_own() -> None:
+    """Nothing is registered globally, where a second one would collide."""
+    Metrics("1").record_call("t", "get", "ok", 0.1)
+    assert 'table="t"' not in Metrics("2").page().decode()
+
+
+# Logs
+
+
+def log_record(message: str, *arguments: object, error: BaseException | None = None) -> logging.LogRecord:
+    exc_info = (type(error), error, None) if error else None
+    record = logging.LogRecord("holdfast.test", logging.WARNING, "", 0, message, arguments, exc_info)
+    record.created = 1768471201.5
+    return record
+
+
+def test_a_text_record_is_one_line() -> None:
+    """With UTC time; what a stranger sent cannot begin a line of its own."""
+    line = TextLines().format(log_record("seen: %s", "x\n2026 ERROR forged\x1b[2J"))
+    expected = r"seen: x\n2026 ERROR forged\x1b[2J"
+    assert line == f"2026-01-15T10:00:01.500Z WARNING holdfast.test: {expected}"
+
+
+def test_the_lines_of_a_traceback_are_indented() -> None:
+    """So that they are not taken for records."""
+    lines = TextLines().format(log_record("went wrong", error=ValueError("a\nforged"))).split("\n")
+    assert len(lines) > 1
+    assert all(line.startswith("    ") for line in lines[1:])
+
+
+def test_a_json_record_is_one_object_on_one_line() -> None:
+    """Whatever it holds."""
+    line = JsonLines().format(log_record("seen: %s", "x\ny", error=ValueError("bad")))
+    assert "\n" not in line
+    entry = json.loads(line)
+    assert (entry["time"], entry["level"], entry["logger"]) == ("2026-01-15T10:00:01.500Z", "warning", "holdfast.test")
+    assert entry["message"] == "seen: x\ny"
+    assert "ValueError: bad" in entry["traceback"]
+
+
+# A real process
+
+
+@dataclass(frozen=True)
+class Running:
+    """`holdfast run` as a user starts it."""
+
+    process: subprocess.Popen[str]
+    first_line: str
+    port: int
+
+    def get(self, path: str) -> tuple[int, str]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS_MOST)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()
+
+    def stopped_by(self, number: signal.Signals) -> tuple[int, str]:
+        """Exit code and stderr after the signal."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=START_SECONDS_MOST)
+        return self.process.returncode, errors
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Ours without any setting, so that the machine's own do not take part."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")} | changes
+
+
+def start(*arguments: str, cwd: Path, **changes: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "holdfast.cli.main", "run", *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=cwd, env=environment(**changes), **pipes)
+
+
+@contextmanager
+def running(cwd: Path, *arguments: str, **changes: str) -> Iterator[Running]:
+    process = start("--port", "0", *arguments, cwd=cwd, **changes)
+    try:
+        line = next_line(process.stdout)
+        found = re.search(r"http://127\.0\.0\.1:([0-9]+)", line)
+        assert found, f"{line!r} {process.stderr.read() if process.stderr else ''}"
+        yield Running(process, line, int(found[1]))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def next_line(stream: IO[str] | None) -> str:
+    assert stream is not None
+    return stream.readline()
+
+
+def refused(*arguments: str, cwd: Path, **changes: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a start that fails."""
+    process = start(*arguments, cwd=cwd, **changes)
+    try:
+        output, errors = process.communicate(timeout=START_SECONDS_MOST)
+    finally:
+        process.kill()
+    return process.returncode, output, errors
+
+
+def test_run_serves_from_an_empty_directory(tmp_path: Path) -> None:
+    """It says where, makes its directory (for its user alone) and its tables, and is ready."""
+    with running(tmp_path) as run:
+        assert run.get("/healthz") == (200, "ok")
+        assert run.get("/readyz") == (200, "ok")
+        status = json.loads(run.get("/api/status")[1])
+        assert status["store"] == {"kind": "sqlite", "path": ".holdfast/holdfast.db"}
+        assert all(table["ok"] for table in status["tables"]["items"])
+        assert len(status["tables"]["items"]) == 6
+        assert f'call="get",outcome="ok",table="{STATE.name}"' in run.get("/metrics")[1]
+    assert stat.S_IMODE((tmp_path / ".holdfast").stat().st_mode) == 0o700
+
+
+def test_the_address_is_printed_with_the_port_that_was_really_taken(tmp_path: Path) -> None:
+    """`--port 0` takes any free one."""
+    with running(tmp_path) as run:
+        assert run.port != 0
+        assert "sqlite:.holdfast/holdfast.db" in run.first_line
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    """Exit code 0 and nothing to read, also with a connection left open."""
+    with running(tmp_path, LOG_LEVEL="warning") as run:
+        connection = HTTPConnection("127.0.0.1", run.port)
+        connection.request("GET", "/healthz")
+        connection.getresponse().read()
+        assert run.stopped_by(number) == (0, "")
+        connection.close()
+
+
+def test_it_starts_again_on_what_it_left(tmp_path: Path) -> None:
+    """Also after it was killed."""
+    with running(tmp_path) as run:
+        assert run.stopped_by(signal.SIGKILL)[0] == -signal.SIGKILL
+    with running(tmp_path) as run:
+        assert run.get("/readyz") == (200, "ok")
+
+
+def test_a_second_one_beside_it_gets_a_clear_answer(tmp_path: Path) -> None:
+    """Either this SQLite lets both write the file, or the second is told who has it."""
+    with running(tmp_path) as first:
+        second = start("--port", "0", cwd=tmp_path)
+        try:
+            line = next_line(second.stdout)
+            if not line:
+                assert second.wait(START_SECONDS_MOST) == 1
+                assert f"process {first.process.pid} writes it" in next_line(second.stderr)
+        finally:
+            second.kill()
+            second.communicate()
+
+
+def test_a_taken_port_is_one_line_before_anything_starts(tmp_path: Path) -> None:
+    """Exit code 1, and nothing was made."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, output, errors = refused("--port", str(port), cwd=tmp_path)
+    assert (code, output) == (1, "")
+    assert errors.startswith(f"holdfast: port {port} on 127.0.0.1 is taken; ")
+    assert errors.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_host_without_an_address_is_one_line(tmp_path: Path) -> None:
+    """Whether nobody knows it, or it cannot be a name at all."""
+    for host in ("host.invalid", "a" * 64 + ".invalid"):
+        code, _, errors = refused("--host", host, "--port", "0", cwd=tmp_path)
+        assert code == 1
+        assert errors.startswith(f"holdfast: host {host} has no address")
+        assert errors.count("\n") == 1
+
+
+def test_a_data_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    """Here a file stands in its place."""
+    (tmp_path / "file").write_text("")
+    code, _, errors = refused("--port", "0", "--data", "file/data", cwd=tmp_path)
+    assert (code, errors.count("\n")) == (1, 1)
+    assert errors.startswith("holdfast: ")
+    assert "file/data" in errors
+
+
+def test_without_the_console_extra_it_says_what_to_install() -> None:
+    """The core, which Lambda installs, has no web server."""
+    code = (
+        "import sys; sys.modules['uvicorn'] = None; sys.argv[1:] = ['run']; from holdfast.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "holdfast: 'holdfast run' needs uvicorn, which is not installed; run: pip install 'holdfast[console,metrics]'\n"
+    )
+
+
+def test_a_hostile_directory_name_is_only_a_name(tmp_path: Path) -> None:
+    """It is created, used and shown, and nothing in it takes effect."""
+    with running(tmp_path, HOLDFAST_DATA="<script>") as run:
+        status, page = run.get("/")
+        assert status == 200
+        assert "&lt;script&gt;/holdfast.db" in page
+        assert "<script" not in page
+    assert (tmp_path / "<script>").is_dir()
+
+
+def aws(port: int) -> dict[str, str]:
+    return {
+        "HOLDFAST_STORE": "dynamodb:",
+        "AWS_ENDPOINT_URL_DYNAMODB": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "LOG_FORMAT": "json",
+    }
+
+
+def test_without_dynamodb_it_serves_but_is_not_ready(tmp_path: Path) -> None:
+    """It says why, and waits for DynamoDB to come."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    with running(tmp_path, **aws(port), DYNAMODB_DEADLINE_SEC="0.2") as run:
+        assert run.get("/healthz") == (200, "ok")
+        status, text = run.get("/readyz")
+        assert (status, json.loads(text)["error"]["code"]) == (503, "store_unavailable")
+        assert run.get("/")[0] == 200
+        code, errors = run.stopped_by(signal.SIGTERM)
+    assert code == 0
+    assert "warning" in [json.loads(line)["level"] for line in errors.splitlines()]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dynamodb_that_hangs_does_not_keep_it_from_stopping(tmp_path: Path) -> None:
+    """A call may take a minute here; the stop takes the few seconds that a request may last."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with running(tmp_path, **aws(port), DYNAMODB_DEADLINE_SEC="60") as run:
+            connection = HTTPConnection("127.0.0.1", run.port)
+            connection.request("GET", "/readyz")
+            assert run.get("/healthz") == (200, "ok")
+            code, errors = run.stopped_by(signal.SIGTERM)
+            connection.close()
+    assert code == 0
+    assert "Traceback" not in errors
