@@ -1,0 +1,78 @@
+"""Look at the world: reads only. What cannot be had is Unknown, and says why; without EC2 there is no look at all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.cluster.memory import memory_keys, read_memory
+from holdfast.cluster.seen import KubeView, Seen
+from holdfast.cluster.state import read_state
+from holdfast.kernel.errors import HoldfastError, Retryable
+from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.instants import Instant
+from holdfast.ports.kube import Kube
+from holdfast.ports.machines import MachineError, Machines
+from holdfast.ports.readings import Known, Reading, Unknown
+from holdfast.ports.signals import PendingPods, Signals
+from holdfast.ports.store import Key, Store
+from holdfast.ports.store.tables import STATE
+
+
+class NoLook(Retryable):
+    """EC2 could not be asked what machines there are: nothing can be decided until it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Senses:
+    """The ports that are only read, and what of EC2 is ours."""
+
+    store: Store
+    machines: Machines
+    kube: Kube
+    signals: Signals
+    cluster: ClusterId
+    tags: Mapping[str, str]
+    subnets: Sequence[str]
+
+
+def observe(senses: Senses, now: Instant) -> Seen:
+    # The state first: what is judged by it (an orphan, say) must have been seen after it was read.
+    keys = [Key(senses.cluster), *memory_keys(senses.cluster)]
+    state, *beside = senses.store.batch_get(STATE, keys, consistent=True)
+    remembered = read_memory(beside)
+    try:
+        machines = tuple(senses.machines.tagged(senses.tags))
+        subnets = tuple(senses.machines.subnets(senses.subnets))
+    except MachineError as error:
+        raise NoLook(f"EC2 does not tell what machines there are: {error}; this tick does nothing") from error
+    kube = _kube(senses.kube, now)
+    return Seen(
+        cluster=senses.cluster,
+        now=now,
+        state=read_state(state),
+        machines=machines,
+        kube=kube,
+        cpu=senses.signals.cpu(),
+        pending=_pending(senses.signals, kube, now),
+        subnets=subnets,
+        leaving=remembered.leaving,
+        failures=remembered.failures,
+        undrainable=remembered.undrainable,
+        is_paused=remembered.is_paused,
+    )
+
+
+def _kube(kube: Kube, now: Instant) -> Reading[KubeView]:
+    try:
+        return Known(KubeView(tuple(kube.nodes()), tuple(kube.pods())), now)
+    except HoldfastError as error:
+        return Unknown(str(error))
+
+
+def _pending(signals: Signals, kube: Reading[KubeView], now: Instant) -> Reading[PendingPods]:
+    """From Prometheus; where it does not know, from Kubernetes itself."""
+    reading = signals.pending_pods()
+    if not isinstance(reading, Unknown) or isinstance(kube, Unknown):
+        return reading
+    waiting = [pod.unschedulable_since for pod in kube.value.pods if pod.unschedulable_since and pod.node is None]
+    oldest = max((now.seconds_since(since) for since in waiting), default=0.0)
+    return Known(PendingPods(len(waiting), max(0.0, oldest)), kube.at)

@@ -1,0 +1,55 @@
+"""Which workers may go: from the fullest zone, the oldest first, and never a zone's last while there are several."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from holdfast.cluster.seen import Worker
+from holdfast.kernel.ids import InstanceId
+
+
+def leaving_order(workers: Iterable[Worker], preferred: frozenset[InstanceId] = frozenset()) -> list[Worker]:
+    """The workers in the order in which they may leave. `preferred` ones (a rebalance hint) come first.
+
+    The newest of all is not among them: it was launched for a reason that may still hold.
+    """
+    staying = sorted(workers, key=_age)
+    newest = staying[-1:] if len(staying) > 1 else []
+    candidates = [worker for worker in staying if worker not in newest]
+    fill = Counter(worker.machine.zone for worker in staying)
+    several = len(fill) > 1
+    order: list[Worker] = []
+    while candidates:
+        allowed = [worker for worker in candidates if not several or fill[worker.machine.zone] > 1]
+        if not allowed:
+            break
+        chosen = min(allowed, key=lambda w: (w.id not in preferred, -fill[w.machine.zone], _age(w)))
+        order.append(chosen)
+        candidates.remove(chosen)
+        fill[chosen.machine.zone] -= 1
+    return order
+
+
+def targets(
+    workers: Iterable[Worker],
+    count: int,
+    may_leave: Callable[[Worker], bool],
+    preferred: frozenset[InstanceId] = frozenset(),
+) -> tuple[InstanceId, ...]:
+    """Up to `count` workers that may leave together.
+
+    The order is worked out anew after each choice: one that may not leave must not shift another zone's count.
+    """
+    remaining = list(workers)
+    chosen: list[InstanceId] = []
+    barred: set[InstanceId] = {worker.id for worker in remaining if not may_leave(worker)}
+    while len(chosen) < count:
+        next_one = next((worker for worker in leaving_order(remaining, preferred) if worker.id not in barred), None)
+        if next_one is None:
+            break
+        chosen.append(next_one.id)
+        remaining.remove(next_one)
+    return tuple(chosen)
+
+
+def _age(worker: Worker) -> tuple[int, str]:
+    return worker.machine.launched.epoch_ms, worker.id

@@ -1,0 +1,83 @@
+"""One tick of the cluster, top to bottom.
+
+A tick does a bounded amount of work and never waits for a node to join or a pod to leave: waiting is state, and the
+next tick looks again.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from holdfast.cluster.act import Actor, Hands
+from holdfast.cluster.decide import Plan, decide
+from holdfast.cluster.lease import acquire, release
+from holdfast.cluster.ledger import LeaseLost, Ledger
+from holdfast.cluster.observe import Senses, observe
+from holdfast.cluster.policy import Policy
+from holdfast.cluster.seen import Seen
+from holdfast.cluster.steps import Step
+from holdfast.kernel.errors import Retryable
+from holdfast.kernel.ids import ActionId
+
+ROUNDS_MOST: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What one tick saw, decided and did. `stopped` says why it did not go on, if it did not."""
+
+    seen: Seen
+    plan: Plan
+    done: tuple[Step, ...] = ()
+    stopped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One cluster: what is read, what is acted through, and the operator's numbers."""
+
+    senses: Senses
+    hands: Hands
+    policy: Policy
+
+    def look(self) -> tuple[Seen, Plan]:
+        """What a tick would see and do; touches nothing."""
+        seen = observe(self.senses, self.hands.clock.now())
+        return seen, decide(seen, self.policy, self.hands.choices)
+
+
+def tick(cluster: Cluster, owner: str) -> Ticked:
+    """`owner` names this invocation, and no other: a request's id, or a process's name and a counter."""
+    seen, plan = cluster.look()
+    if plan.is_quiet(seen):
+        return Ticked(seen, plan)
+    ledger = Ledger(cluster.hands.store, seen.cluster)
+    lease, state = acquire(ledger, owner, cluster.hands.clock.now())
+    action = ActionId(f"{seen.now.epoch_seconds}-{lease.fence}-{owner}")
+    actor = Actor(cluster.hands, ledger, lease, replace(seen, state=state), action)
+    done: list[Step] = []
+    stopped: str | None = None
+    try:
+        _act(cluster, actor, done)
+    except LeaseLost as error:
+        return Ticked(actor.seen, plan, tuple(done), str(error))
+    except Retryable as error:
+        stopped = str(error)
+    timers = decide(actor.seen, cluster.policy, cluster.hands.choices).timers
+    try:
+        release(ledger, actor.lease, timers, cluster.hands.clock.now())
+    except LeaseLost as error:
+        stopped = stopped or str(error)
+    return Ticked(actor.seen, plan, tuple(done), stopped)
+
+
+def _act(cluster: Cluster, actor: Actor, done: list[Step]) -> None:
+    """Decide and carry out, until there is nothing to do before another look."""
+    for _ in range(ROUNDS_MOST):
+        plan = decide(actor.seen, cluster.policy, cluster.hands.choices)
+        if not plan.steps:
+            return
+        for step in plan.steps:
+            go_on = actor.carry_out(step)
+            done.append(step)
+            if not go_on:
+                return

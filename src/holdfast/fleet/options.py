@@ -1,0 +1,80 @@
+"""What to launch next, and where: an ordered list of options for one machine.
+
+Spot before on-demand; within a market the emptiest zone first; within a zone the types in the operator's order. What
+failed lately is left out until its time is up, so there is a way back to spot as soon as spot comes back.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.kernel.backoff import Backoff
+from holdfast.kernel.instants import Instant
+from holdfast.ports.machines import Market, Subnet
+
+# Three minutes after the first failure, doubling up to an hour.
+CAPACITY_BACKOFF: Final = Backoff(first_seconds=180, factor=2, most_seconds=3600)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to get a machine."""
+
+    instance_type: str
+    zone: str
+    subnet_id: str
+    market: Market
+
+    @property
+    def pool(self) -> str:
+        """What capacity is a matter of, and the key of its memory."""
+        return f"{self.instance_type}|{self.zone}|{self.market}"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFailure:
+    """Capacity failures of one pool in a row, and when it may be tried again."""
+
+    failures: int
+    until: Instant
+
+    @classmethod
+    def after(cls, earlier: "PoolFailure | None", now: Instant) -> "PoolFailure":
+        failures = earlier.failures + 1 if earlier else 1
+        return cls(failures, now.plus(CAPACITY_BACKOFF.ceiling_seconds(failures)))
+
+
+def launch_options(
+    types: Sequence[str],
+    subnets: Iterable[Subnet],
+    fill: Mapping[str, int],
+    failures: Mapping[str, PoolFailure],
+    now: Instant,
+    *,
+    spot: bool = True,
+) -> list[Option]:
+    """All ways that are worth trying now, the best first. `fill` counts each zone's machines, launching ones too."""
+    zones = _zones_with_room(subnets)
+    emptiest_first = sorted(zones, key=lambda zone: (fill.get(zone, 0), zone))
+    markets = (Market.SPOT, Market.ON_DEMAND) if spot else (Market.ON_DEMAND,)
+    options = [
+        Option(instance_type, zone, zones[zone].id, market)
+        for market in markets
+        for zone in emptiest_first
+        for instance_type in types
+    ]
+    return [option for option in options if not _is_failing(option, failures, now)]
+
+
+def _zones_with_room(subnets: Iterable[Subnet]) -> dict[str, Subnet]:
+    """For each zone the subnet with the most free addresses; zones without any are left out."""
+    best: dict[str, Subnet] = {}
+    for subnet in sorted(subnets, key=lambda subnet: (-subnet.free_addresses, subnet.id)):
+        if subnet.free_addresses > 0:
+            best.setdefault(subnet.zone, subnet)
+    return best
+
+
+def _is_failing(option: Option, failures: Mapping[str, PoolFailure], now: Instant) -> bool:
+    failure = failures.get(option.pool)
+    return failure is not None and now < failure.until

@@ -1,0 +1,213 @@
+"""A K3s cluster, as far as Holdfast can tell: nodes, pods, a scheduler, evictions and disruption budgets."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from holdfast.kernel.ids import InstanceId
+from holdfast.ports.kube import Eviction, Node, NodeChange, NodeChanged, Pod, PodPhase, Taint
+from holdfast.simulator.timeline import Timeline
+
+GRACE_SECONDS: Final = 10.0
+NOT_READY_SECONDS: Final = 40.0
+
+
+@dataclass
+class Workload:
+    """Something like a Deployment: so many pods of one kind, made again when they go."""
+
+    name: str
+    replicas: int
+    namespace: str = "default"
+    controller: str = "ReplicaSet"
+    max_unavailable: int | None = None  # a disruption budget, if not None
+    template: Mapping[str, object] = field(default_factory=dict)
+
+
+class SimulatedK3s:
+    """Implements `holdfast.ports.kube.Kube`."""
+
+    def __init__(self, timeline: Timeline, chance: random.Random, pods_per_node: int = 10) -> None:
+        self._timeline = timeline
+        self._chance = chance
+        self._pods_per_node = pods_per_node
+        self._nodes: dict[str, Node] = {}
+        self._machine_of: dict[str, InstanceId] = {}
+        self._pods: dict[str, Pod] = {}
+        self._workload_of: dict[str, str] = {}
+        self._workloads: dict[str, Workload] = {}
+        self._secrets: set[tuple[str, str]] = set()
+        self._version = 0
+        self._made = 0
+
+    # The port
+
+    def nodes(self) -> list[Node]:
+        return list(self._nodes.values())
+
+    def node(self, name: str) -> Node | None:
+        return self._nodes.get(name)
+
+    def pods(self) -> list[Pod]:
+        return [pod for pod in self._pods.values() if not pod.is_finished]
+
+    def pods_on(self, node: str) -> list[Pod]:
+        return [pod for pod in self._pods.values() if pod.node == node]
+
+    def change_node(self, node: Node, change: NodeChange) -> Node:
+        found = self._nodes.get(node.name)
+        if found is None or found.uid != node.uid:
+            raise NodeChanged(f"node {node.name} is gone", None)
+        expected = all(found.annotations.get(name) == value for name, value in change.expected.items())
+        same_version = change.expected_version in (None, found.resource_version)
+        # An annotation that must be absent is tested by the version, as a JSON patch cannot say it.
+        if None in change.expected.values() and found.resource_version != node.resource_version:
+            same_version = False
+        if not expected or not same_version:
+            raise NodeChanged(f"node {node.name} was changed by somebody else", found)
+        annotations = {**found.annotations, **change.annotations}
+        changed = replace(
+            found,
+            is_unschedulable=found.is_unschedulable if change.unschedulable is None else change.unschedulable,
+            annotations={name: value for name, value in annotations.items() if value is not None},
+            taints=tuple(taint for taint in found.taints if taint.key != change.remove_taint),
+        )
+        return self._store(changed)
+
+    def evict(self, pod: Pod) -> Eviction:
+        found = self._pods.get(pod.uid)
+        if found is None:
+            return Eviction.GONE
+        if found.is_deleting:
+            return Eviction.ACCEPTED
+        if self._budget_is_used_up(found):
+            return Eviction.BLOCKED
+        self._pods[pod.uid] = replace(found, is_deleting=True)
+        self._timeline.after(GRACE_SECONDS, lambda: self._remove_pod(pod.uid))
+        return Eviction.ACCEPTED
+
+    def delete_node(self, node: Node) -> None:
+        found = self._nodes.get(node.name)
+        if found is not None and found.uid == node.uid:
+            del self._nodes[node.name]
+            for pod in self.pods_on(node.name):
+                self._remove_pod(pod.uid)
+
+    def delete_secret(self, namespace: str, name: str) -> None:
+        self._secrets.discard((namespace, name))
+
+    # What the world does to it
+
+    def join(
+        self,
+        name: str,
+        machine: InstanceId,
+        address: str,
+        labels: Mapping[str, str],
+        taints: tuple[Taint, ...] = (),
+    ) -> None:
+        """A machine's agent registers its node, Ready."""
+        now = self._timeline.now()
+        self._secrets.add(("kube-system", f"{name}.node-password.k3s"))
+        self._machine_of[name] = machine
+        node = Node(name, self._new_uid(), "", address, True, now, now, False, dict(labels), {}, taints)
+        self._store(node)
+        self._schedule()
+
+    def lose(self, machine: InstanceId) -> None:
+        """A machine ended: its node turns NotReady after a while, and its pods are made anew elsewhere."""
+        for name, owner in list(self._machine_of.items()):
+            if owner == machine:
+                self._timeline.after(NOT_READY_SECONDS, lambda name=name: self._turn_not_ready(name, machine))  # type: ignore[misc]
+
+    def run(self, workload: Workload) -> None:
+        """Start a workload, or change how many pods it has."""
+        self._workloads[workload.name] = workload
+        self._reconcile()
+
+    def cpu(self) -> float | None:
+        """How busy the nodes are; None without any."""
+        ready = [node for node in self._nodes.values() if node.is_ready]
+        if not ready:
+            return None
+        running = Counter(pod.node for pod in self._pods.values() if pod.node and pod.controller != "DaemonSet")
+        return sum(min(1.0, running[node.name] / self._pods_per_node) for node in ready) / len(ready)
+
+    # Inside
+
+    def _turn_not_ready(self, name: str, machine: InstanceId) -> None:
+        node = self._nodes.get(name)
+        if node is None or self._machine_of.get(name) != machine:
+            return
+        self._store(replace(node, is_ready=False, ready_changed=self._timeline.now()))
+        for pod in self.pods_on(name):
+            self._remove_pod(pod.uid)
+
+    def _store(self, node: Node) -> Node:
+        self._version += 1
+        stored = replace(node, resource_version=str(self._version))
+        self._nodes[node.name] = stored
+        self._schedule()
+        return stored
+
+    def _reconcile(self) -> None:
+        """Make the pods that are missing, and remove those that are too many."""
+        for workload in self._workloads.values():
+            mine = [uid for uid, name in self._workload_of.items() if name == workload.name and uid in self._pods]
+            for _ in range(workload.replicas - len(mine)):
+                self._make_pod(workload)
+            for uid in mine[workload.replicas :]:
+                self._pods.pop(uid)
+                self._workload_of.pop(uid)
+        self._schedule()
+
+    def _make_pod(self, workload: Workload) -> None:
+        uid = self._new_uid()
+        now = self._timeline.now()
+        self._workload_of[uid] = workload.name
+        self._pods[uid] = Pod(
+            namespace=workload.namespace,
+            name=f"{workload.name}-{uid[-6:]}",
+            uid=uid,
+            node=None,
+            phase=PodPhase.PENDING,
+            created=now,
+            unschedulable_since=now,
+            controller=workload.controller,
+            **workload.template,  # type: ignore[arg-type]
+        )
+
+    def _remove_pod(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+        self._workload_of.pop(uid, None)
+        self._reconcile()
+
+    def _schedule(self) -> None:
+        """Give each waiting pod a node that is Ready, open and has room; the emptiest first."""
+        load = Counter(pod.node for pod in self._pods.values() if pod.node)
+        for uid, pod in self._pods.items():
+            if pod.node is not None:
+                continue
+            open_nodes = [node for node in self._nodes.values() if self._takes_pods(node, load[node.name])]
+            if not open_nodes:
+                return
+            chosen = min(open_nodes, key=lambda node: (load[node.name], node.name))
+            load[chosen.name] += 1
+            self._pods[uid] = replace(pod, node=chosen.name, phase=PodPhase.RUNNING, unschedulable_since=None)
+
+    def _takes_pods(self, node: Node, load: int) -> bool:
+        return node.is_ready and not node.is_unschedulable and not node.taints and load < self._pods_per_node
+
+    def _budget_is_used_up(self, pod: Pod) -> bool:
+        workload = self._workloads.get(self._workload_of.get(pod.uid, ""))
+        if workload is None or workload.max_unavailable is None:
+            return False
+        mine = [p for uid, p in self._pods.items() if self._workload_of.get(uid) == workload.name]
+        healthy = sum(1 for p in mine if p.phase is PodPhase.RUNNING and not p.is_deleting)
+        return workload.replicas - healthy >= workload.max_unavailable
+
+    def _new_uid(self) -> str:
+        self._made += 1
+        return f"{self._chance.getrandbits(32):08x}-{self._made:06d}"
