@@ -10,10 +10,12 @@ from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import ACTION_TAG, INSTANCE_LABEL, UNVERIFIED_TAINT
 from holdfast.cluster.state import ClusterState, read_state
 from holdfast.cluster.tick import Cluster, Ticked, tick
+from holdfast.kernel.errors import Retryable
 from holdfast.kernel.ids import ClusterId
 from holdfast.ports.machines import Machine
 from holdfast.ports.store import Item, Key, Store
 from holdfast.ports.store.tables import STATE
+from holdfast.simulator.gate import Gate, Killed
 from holdfast.simulator.world import ZONES, Bootstrap, World
 
 TAGS = {"Cluster": "k3s", "Role": "worker"}
@@ -41,25 +43,35 @@ class Stage:
         for number in range(workers):
             self.world.add_worker(ZONES[number % len(ZONES)], TAGS)
         self._ticks = 0
+        self.gate: Gate | None = None
 
-    @property
-    def cluster(self) -> Cluster:
-        world, subnets = self.world, [subnet.id for subnet in self.world.subnets]
-        senses = Senses(self.store, world.ec2, world.k3s, world.prometheus, ClusterId("cluster"), TAGS, subnets)
-        hands = Hands(self.store, self.clock, world.ec2, world.k3s, TAGS, "lt-0abc:3", "user data", self.choices)
+    def cluster(self, gate: Gate | None = None) -> Cluster:
+        """The cluster as a process sees it, all its ports behind the gate."""
+        gate = gate or Gate(lambda _call, _moment: None)
+        store, ec2 = gate.wrapped(self.store, "store"), gate.wrapped(self.world.ec2, "machines")
+        k3s, prometheus = gate.wrapped(self.world.k3s, "kube"), gate.wrapped(self.world.prometheus, "signals")
+        subnets = [subnet.id for subnet in self.world.subnets]
+        senses = Senses(store, ec2, k3s, prometheus, ClusterId("cluster"), TAGS, subnets)
+        hands = Hands(store, self.clock, ec2, k3s, TAGS, "lt-0abc:3", "user data", self.choices)
         return Cluster(senses, hands, self.policy)
 
-    def tick(self, *, seconds: float = 60) -> Ticked:
+    def tick(self, *, seconds: float = 60, gate: Gate | None = None) -> Ticked | None:
+        """One invocation; None when it was killed, or had to stand by."""
         self.clock.sleep(seconds)
         self._ticks += 1
-        return tick(self.cluster, f"tick{self._ticks}")
+        try:
+            return tick(self.cluster(gate or self.gate), f"tick{self._ticks}")
+        except (Killed, Retryable):
+            if self.gate is not None:
+                self.gate.is_dead = False  # the next invocation is another process
+            return None
 
     def tick_until(self, condition: Callable[[], bool], *, most: int = 60) -> list[Ticked]:
-        ticked: list[Ticked] = []
+        ticked: list[Ticked | None] = []
         while not condition():
             assert len(ticked) < most, f"after {most} ticks: {self.state}"
             ticked.append(self.tick())
-        return ticked
+        return [one for one in ticked if one is not None]
 
     @property
     def item(self) -> Item:

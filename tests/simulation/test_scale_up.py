@@ -35,7 +35,9 @@ def test_nothing_is_launched_while_one_of_the_seeds_conditions_fails() -> None:
     """Busy without waiting pods; waiting pods without CPU; both, but not for long enough."""
     busy = Stage()
     busy.world.k3s.run(Workload("web", 20))
-    assert [busy.tick().done for _ in range(10)] == [()] * 10
+    for _ in range(10):
+        busy.tick()
+    assert len(busy.alive) == 2
     stage = Stage()
     stage.world.k3s.run(Workload("web", 25))
     stage.tick()
