@@ -199,6 +199,24 @@ class Actor:
     def _complete_scale_down(self, _: steps.CompleteScaleDown) -> None:
         self._take(scale_down.complete(self._down(), self._now()))
 
+    # Sweeping
+
+    def _collect_machine(self, step: steps.CollectMachine) -> bool:
+        worker = self.seen.worker(step.instance)
+        if worker is None:
+            return True
+        if worker.node is not None and not self._nodes.close_unaccepted(worker.node, self._action):
+            return True  # accepted meanwhile, and kept
+        return self._terminate(step.instance)
+
+    def _remove_node(self, step: steps.RemoveNode) -> None:
+        node = self._hands.kube.node(step.node)
+        if node is not None and not node.is_ready:
+            self._hands.kube.delete_node(node)
+            # K3s refuses a node of the same name with another password, and EC2 uses addresses, so names, again.
+            self._hands.kube.delete_secret("kube-system", f"{step.node}.node-password.k3s")
+        self.seen = self.seen.without_node(step.node)
+
     # Helpers
 
     def _terminate(self, instance: InstanceId) -> bool:
@@ -207,7 +225,7 @@ class Actor:
         except MachineError as error:
             if ruling_on(error.code).verdict is not Ec2Verdict.UNKNOWN_MACHINE:
                 return False
-            if self.seen.now.seconds_since(self._action_started()) < UNKNOWN_IS_GONE_SECONDS:
+            if self.seen.now.seconds_since(self._first_known(instance)) < UNKNOWN_IS_GONE_SECONDS:
                 return False  # too young to be forgotten: EC2 may not know it yet
         self.seen = replace(self.seen, known_gone=self.seen.known_gone | {instance})
         return True
@@ -267,8 +285,11 @@ class Actor:
             raise LeaseLost("the scale-down is no longer under way", None)
         return self.seen.state.down
 
-    def _action_started(self) -> Instant:
-        state = self.seen.state
+    def _first_known(self, instance: InstanceId) -> Instant:
+        """Since when there has been such a machine, at the latest."""
+        worker, state = self.seen.worker(instance), self.seen.state
+        if worker is not None:
+            return worker.machine.launched
         return state.up.started if state.up else self._down().started
 
     def _now(self) -> Instant:

@@ -17,6 +17,7 @@ from holdfast.cluster.rules import Rule, rule, unknown
 from holdfast.cluster.seen import Seen, Worker
 from holdfast.cluster.state import Slot, Timers
 from holdfast.cluster.steps import BeginScaleDown, BeginScaleUp, Repair, Step
+from holdfast.cluster.sweep import sweep_steps
 from holdfast.fleet.options import launch_options
 from holdfast.kernel.instants import Instant
 from holdfast.ports.readings import Unknown
@@ -51,7 +52,8 @@ def decide(seen: Seen, policy: Policy, choices: Choices) -> Plan:
     timers = next_timers(seen, policy)
     up_rules, down_rules = scale_up_rules(seen, policy, timers), scale_down_rules(seen, policy, timers)
     rules = (*up_rules, *down_rules)
-    return Plan(rules, tuple(_steps(seen, policy, choices, up_rules, down_rules)), timers)
+    steps = (*_steps(seen, policy, choices, up_rules, down_rules), *sweep_steps(seen, policy))
+    return Plan(rules, steps, timers)
 
 
 def _steps(

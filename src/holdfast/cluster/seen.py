@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -101,13 +101,19 @@ class Seen:
         """How many machines each zone has, those that are still joining included."""
         return Counter(worker.machine.zone for worker in self.staying)
 
+    def without_node(self, name: str) -> "Seen":
+        if isinstance(self.kube, Unknown):
+            return self
+        nodes = tuple(node for node in self.kube.value.nodes if node.name != name)
+        return replace(self, kube=replace(self.kube, value=replace(self.kube.value, nodes=nodes)))
+
     def launched_by(self, action: ActionId) -> dict[tuple[int, int], Machine]:
         """The machines of an action that are listed and not gone, by (slot, attempt)."""
         found = {}
         for worker in self.workers:
             tags = worker.machine.tags
             if tags.get(ACTION_TAG) == action:
-                found[_number(tags.get(SLOT_TAG)), _number(tags.get(ATTEMPT_TAG))] = worker.machine
+                found[tag_number(tags.get(SLOT_TAG)), tag_number(tags.get(ATTEMPT_TAG))] = worker.machine
         return found
 
 
@@ -123,6 +129,6 @@ def _node_of(machine: Machine, by_address: Mapping[str, Node]) -> Node | None:
     return node
 
 
-def _number(text: str | None) -> int:
-    """Tags are anybody's: what is no number matches no slot."""
+def tag_number(text: str | None) -> int:
+    """A number in a tag; -1 for anything else, since tags are anybody's."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 9 else -1

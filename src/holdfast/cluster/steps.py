@@ -133,6 +133,20 @@ class CompleteScaleDown(Step):
     pass
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectMachine(Step):
+    """Terminate a machine that no action owns and that never came into service."""
+
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveNode(Step):
+    """Remove the Node object of a machine that is gone, and the secret that would keep its name from being used."""
+
+    node: str
+
+
 def _shown(value: Any) -> Any:
     if isinstance(value, Slot):
         return value.stored()

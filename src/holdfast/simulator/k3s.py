@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from holdfast.kernel.ids import InstanceId
-from holdfast.ports.kube import Eviction, Node, NodeChange, NodeChanged, Pod, PodPhase, Taint
+from holdfast.ports.kube import Eviction, KubeUnavailable, Node, NodeChange, NodeChanged, Pod, PodPhase, Taint
 from holdfast.simulator.timeline import Timeline
 
 GRACE_SECONDS: Final = 10.0
@@ -38,25 +38,31 @@ class SimulatedK3s:
         self._pods: dict[str, Pod] = {}
         self._workload_of: dict[str, str] = {}
         self._workloads: dict[str, Workload] = {}
-        self._secrets: set[tuple[str, str]] = set()
+        self.secrets: set[tuple[str, str]] = set()
         self._version = 0
         self._made = 0
+        self.is_away = False
 
     # The port
 
     def nodes(self) -> list[Node]:
+        self._answer()
         return list(self._nodes.values())
 
     def node(self, name: str) -> Node | None:
+        self._answer()
         return self._nodes.get(name)
 
     def pods(self) -> list[Pod]:
+        self._answer()
         return [pod for pod in self._pods.values() if not pod.is_finished]
 
     def pods_on(self, node: str) -> list[Pod]:
-        return [pod for pod in self._pods.values() if pod.node == node]
+        self._answer()
+        return self._on(node)
 
     def change_node(self, node: Node, change: NodeChange) -> Node:
+        self._answer()
         found = self._nodes.get(node.name)
         if found is None or found.uid != node.uid:
             raise NodeChanged(f"node {node.name} is gone", None)
@@ -74,9 +80,10 @@ class SimulatedK3s:
             annotations={name: value for name, value in annotations.items() if value is not None},
             taints=tuple(taint for taint in found.taints if taint.key != change.remove_taint),
         )
-        return self._store(changed)
+        return self.put(changed)
 
     def evict(self, pod: Pod) -> Eviction:
+        self._answer()
         found = self._pods.get(pod.uid)
         if found is None:
             return Eviction.GONE
@@ -89,14 +96,16 @@ class SimulatedK3s:
         return Eviction.ACCEPTED
 
     def delete_node(self, node: Node) -> None:
+        self._answer()
         found = self._nodes.get(node.name)
         if found is not None and found.uid == node.uid:
             del self._nodes[node.name]
-            for pod in self.pods_on(node.name):
+            for pod in self._on(node.name):
                 self._remove_pod(pod.uid)
 
     def delete_secret(self, namespace: str, name: str) -> None:
-        self._secrets.discard((namespace, name))
+        self._answer()
+        self.secrets.discard((namespace, name))
 
     # What the world does to it
 
@@ -110,10 +119,10 @@ class SimulatedK3s:
     ) -> None:
         """A machine's agent registers its node, Ready."""
         now = self._timeline.now()
-        self._secrets.add(("kube-system", f"{name}.node-password.k3s"))
+        self.secrets.add(("kube-system", f"{name}.node-password.k3s"))
         self._machine_of[name] = machine
         node = Node(name, self._new_uid(), "", address, True, now, now, False, dict(labels), {}, taints)
-        self._store(node)
+        self.put(node)
         self._schedule()
 
     def lose(self, machine: InstanceId) -> None:
@@ -137,15 +146,23 @@ class SimulatedK3s:
 
     # Inside
 
+    def _answer(self) -> None:
+        if self.is_away:
+            raise KubeUnavailable("the API server does not answer")
+
+    def _on(self, node: str) -> list[Pod]:
+        return [pod for pod in self._pods.values() if pod.node == node]
+
     def _turn_not_ready(self, name: str, machine: InstanceId) -> None:
         node = self._nodes.get(name)
         if node is None or self._machine_of.get(name) != machine:
             return
-        self._store(replace(node, is_ready=False, ready_changed=self._timeline.now()))
-        for pod in self.pods_on(name):
+        self.put(replace(node, is_ready=False, ready_changed=self._timeline.now()))
+        for pod in self._on(name):
             self._remove_pod(pod.uid)
 
-    def _store(self, node: Node) -> Node:
+    def put(self, node: Node) -> Node:
+        """The node as it is from now on."""
         self._version += 1
         stored = replace(node, resource_version=str(self._version))
         self._nodes[node.name] = stored

@@ -1,0 +1,85 @@
+"""What belongs to nobody is cleared away, and nothing else is."""
+
+from dataclasses import replace
+
+from holdfast.cluster.seen import ACTION_TAG, ATTEMPT_TAG, SEQUENCE_TAG, SLOT_TAG
+from holdfast.ports.machines import LaunchOrder, Market
+from holdfast.ports.store import Key, attr
+from holdfast.ports.store.tables import STATE
+from tests.simulation.harness import TAGS, Stage
+
+
+def launch(stage: Stage, token: str, **tags: str) -> str:
+    zone = stage.world.subnets[0].zone
+    subnet = stage.world.subnets[0].id
+    order = LaunchOrder(token, "lt-0abc:3", "t3.medium", Market.SPOT, subnet, zone, {**TAGS, **tags}, "user data")
+    return stage.world.ec2.launch(order).id
+
+
+def ids(stage: Stage) -> set[str]:
+    return {machine.id for machine in stage.alive}
+
+
+def test_a_machine_that_a_dead_process_launched_late_is_collected() -> None:
+    """Its action is over: its number is not higher than the one that is stored."""
+    stage = Stage()
+    stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(7))
+    tags = {ACTION_TAG: "old", SEQUENCE_TAG: "7", SLOT_TAG: "0", ATTEMPT_TAG: "0"}
+    orphan = launch(stage, "zombie", **tags)
+    stage.tick()
+    assert orphan in ids(stage), "it may still be joining"
+    stage.tick_until(lambda: orphan not in ids(stage), most=20)
+    assert len(stage.alive) == 2
+
+
+def test_a_machine_of_an_action_that_is_newer_than_what_was_read_is_left_alone() -> None:
+    """However long a process paused after reading the state: its successor's machines are not orphans."""
+    stage = Stage()
+    tags = {ACTION_TAG: "next", SEQUENCE_TAG: "1", SLOT_TAG: "0", ATTEMPT_TAG: "0"}
+    machine = launch(stage, "successor", **tags)
+    for _ in range(30):
+        stage.tick()
+    assert machine in ids(stage)
+
+
+def test_an_accepted_worker_is_never_collected() -> None:
+    stage = Stage()
+    stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(9))
+    for _ in range(40):
+        stage.tick()
+    assert len(stage.alive) == 2
+
+
+def test_nothing_is_collected_while_kubernetes_does_not_answer() -> None:
+    stage = Stage()
+    stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(7))
+    orphan = launch(stage, "zombie", **{ACTION_TAG: "old", SEQUENCE_TAG: "7"})
+    stage.world.k3s.is_away = True
+    for _ in range(30):
+        stage.tick()
+    assert orphan in ids(stage)
+
+
+def test_the_node_of_a_machine_that_ended_is_removed_with_its_secret() -> None:
+    """K3s would keep it for ever, and refuse another node of that name."""
+    stage = Stage(workers=4)
+    victim = stage.alive[0]
+    secret = ("kube-system", f"{victim.id}.node-password.k3s")
+    assert secret in stage.world.k3s.secrets
+    stage.tick()
+    stage.world.ec2.terminate(victim.id)
+    stage.tick_until(lambda: stage.world.k3s.node(victim.id) is None)
+    assert secret not in stage.world.k3s.secrets
+    assert len(stage.world.k3s.nodes()) == 3
+
+
+def test_a_node_that_is_not_ours_is_never_removed() -> None:
+    """The servers of the cluster have no machine of ours, and may be NotReady as well."""
+    stage = Stage()
+    stage.world.k3s.join("server-1", "none", "10.9.9.9", {})  # type: ignore[arg-type]
+    server = stage.world.k3s.node("server-1")
+    assert server is not None
+    stage.world.k3s.put(replace(server, is_ready=False))
+    for _ in range(20):
+        stage.tick()
+    assert stage.world.k3s.node("server-1") is not None
