@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from holdfast.adapters.memory import memory_store
-from holdfast.cluster.act import Hands
-from holdfast.cluster.decide import Choices
+from holdfast.cluster.choices import Choices
+from holdfast.cluster.hands import Hands
 from holdfast.cluster.observe import Senses
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import ACTION_TAG, INSTANCE_LABEL, UNVERIFIED_TAINT

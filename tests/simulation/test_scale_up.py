@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from holdfast.cluster.decide import Choices
+from holdfast.cluster.choices import Choices
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.state import UpPhase
 from holdfast.ports.machines import Market

@@ -3,45 +3,33 @@
 One process at a time acts, while it holds the lease; one that lost it finds out at its next write, and stops.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.cluster import scale_down, scale_up, steps
-from holdfast.cluster.decide import Choices
 from holdfast.cluster.drain import drain_view
+from holdfast.cluster.hands import Hands
 from holdfast.cluster.lease import Lease, renewed
 from holdfast.cluster.ledger import LeaseLost, Ledger, Transition
 from holdfast.cluster.memory import drain_pool, forget_failure, remember_failure
 from holdfast.cluster.nodes import NodeHand
 from holdfast.cluster.seen import ACTION_TAG, ATTEMPT_TAG, SEQUENCE_TAG, SLOT_TAG, Seen
-from holdfast.cluster.state import ScaleDown, ScaleUp
+from holdfast.cluster.spot import Notice, Replacement, read_notice
+from holdfast.cluster.spot_act import notice_key
+from holdfast.cluster.state import ScaleDown, ScaleUp, Slot
 from holdfast.cluster.steps import Step
 from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on
 from holdfast.fleet.options import Option, launch_options
 from holdfast.kernel.ids import ActionId, InstanceId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.clock import Clock
-from holdfast.ports.kube import Eviction, Kube
-from holdfast.ports.machines import LaunchOrder, Machine, MachineError, Machines
-from holdfast.ports.store import Store, attr
+from holdfast.ports.kube import Eviction
+from holdfast.ports.machines import LaunchOrder, Machine, MachineError
+from holdfast.ports.store import CheckItem, Condition, Key, UpdateItem, attr, set_all
+from holdfast.ports.store.tables import STATE
 
 # EC2 forgets a machine within an hour of its end, and may not know one within minutes of its birth.
 UNKNOWN_IS_GONE_SECONDS: Final = 660
-
-
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """The ports that are acted through, and what every launch has in common."""
-
-    store: Store
-    clock: Clock
-    machines: Machines
-    kube: Kube
-    tags: Mapping[str, str]
-    template: str
-    user_data: str
-    choices: Choices
 
 
 class Actor:
@@ -76,7 +64,7 @@ class Actor:
     def _launch_slot(self, step: steps.LaunchSlot) -> bool:
         up = self._up()
         try:
-            machine = self._hands.machines.launch(self._order(up, step.slot))
+            machine = self._hands.machines.launch(self._order(up.action, up.slots[step.slot], step.slot, up.template))
         except MachineError as error:
             return self._launch_refused(up, step.slot, error)
         self._learn(machine)
@@ -93,11 +81,7 @@ class Actor:
         if self.lease.took_over or self._now() < self.seen.state.bump_after:
             return False  # whoever held the lease before may still be about to use this very token
         if said is Ec2Verdict.NOT_HERE:
-            pool = _option(up, number).pool
-            failure = remember_failure(
-                self._hands.store, self.seen.cluster, pool, self.seen.failures.get(pool), self.seen.now
-            )
-            self.seen = replace(self.seen, failures={**self.seen.failures, pool: failure})
+            self._remember(_option(up, number).pool)
         option = None if said is Ec2Verdict.OPERATOR else scale_up.next_option(up, number, self._options())
         if option is None:
             self._take(scale_up.exhaust(up, number, str(error)))
@@ -199,6 +183,89 @@ class Actor:
     def _complete_scale_down(self, _: steps.CompleteScaleDown) -> None:
         self._take(scale_down.complete(self._down(), self._now()))
 
+    # Replacing what spot takes
+
+    def _plan_replacement(self, step: steps.PlanReplacement) -> bool:
+        """Promise a machine, in one write with the proof that the lease is ours: so the maximum is kept exactly."""
+        options = self._options()
+        if not options:
+            return True  # nothing is to be had now; the next tick asks again
+        slot = Slot(options[0].subnet_id, options[0].zone, options[0].market, options[0].instance_type)
+        values = {"replacement": str(Replacement.PLANNED), "plan": slot.stored(), "templateRef": self._hands.template}
+        update = set_all({**values, "plannedEpoch": self._now().epoch_seconds})
+        key = notice_key(step.instance)
+        fence = CheckItem(STATE, Key(self.seen.cluster), attr("fence").equals(self.lease.fence))
+        self._hands.store.transact([fence, UpdateItem(STATE, key, update, attr("replacement").is_absent())])
+        self._reread(step.instance)
+        return True
+
+    def _launch_replacement(self, step: steps.LaunchReplacement) -> bool:
+        notice = self.seen.notices[step.instance]
+        if notice.slot is None:
+            return True
+        slot = notice.slot
+        try:
+            machine = self._hands.machines.launch(self._order(notice.action, slot, 0, self._hands.template))
+        except MachineError as error:
+            return self._replacement_refused(notice, slot, error)
+        self._learn(machine)
+        self._settle(notice, Replacement.LAUNCHED, {"plan": replace(slot, instance=machine.id).stored()})
+        return True
+
+    def _replacement_refused(self, notice: Notice, slot: Slot, error: MachineError) -> bool:
+        said = ruling_on(error.code).verdict
+        if not said.is_definitive or self.lease.took_over or self._now() < self.seen.state.bump_after:
+            return True
+        if said is Ec2Verdict.NOT_HERE:
+            self._remember(_pool(slot).pool)
+        options = [] if said is Ec2Verdict.OPERATOR else self._options()
+        if slot.attempt + 1 >= scale_up.ATTEMPTS_MOST or not options:
+            self._settle(notice, Replacement.GIVEN_UP, {"lastError": str(error)[:200]})
+        else:
+            best = options[0]
+            again = Slot(best.subnet_id, best.zone, best.market, best.instance_type, slot.attempt + 1)
+            self._settle(notice, Replacement.PLANNED, {"plan": again.stored()})
+        return True
+
+    def _accept_replacement(self, step: steps.AcceptReplacement) -> None:
+        notice = self.seen.notices[step.instance]
+        worker = self.seen.worker(notice.slot.instance) if notice.slot and notice.slot.instance else None
+        if worker is not None and worker.node is not None:
+            if not worker.is_accepted:
+                self._nodes.accept(worker.node, notice.action)
+            self._settle(notice, Replacement.ACCEPTED, {})
+
+    def _give_up_replacement(self, step: steps.GiveUpReplacement) -> bool:
+        notice = self.seen.notices[step.instance]
+        launched = notice.slot.instance if notice.slot else None
+        worker = self.seen.worker(launched) if launched else None
+        if launched is not None and launched not in self.seen.gone:
+            if (
+                worker is not None
+                and worker.node is not None
+                and not self._nodes.close_unaccepted(worker.node, notice.action)
+            ):
+                return True
+            if not self._terminate(launched):
+                return True
+        self._settle(notice, Replacement.GIVEN_UP, {})
+        return True
+
+    def _settle(self, notice: Notice, replacement: Replacement, values: dict[str, Any]) -> None:
+        """One step of the replacement; it must still be where it was read, attempt and all."""
+        stored: Condition = attr("replacement").equals(str(notice.replacement))
+        if notice.replacement is Replacement.OPEN:
+            stored = attr("replacement").is_absent()
+        condition = stored & attr("plan")["k"].equals(notice.slot.attempt) if notice.slot else stored
+        update = set_all({"replacement": str(replacement), **values})
+        written = self._hands.store.update(STATE, notice_key(notice.instance), update, condition)
+        self.seen = self.seen.with_notice(read_notice(written.new))
+
+    def _reread(self, instance: InstanceId) -> None:
+        item = self._hands.store.get(STATE, notice_key(instance))
+        if item is not None:
+            self.seen = self.seen.with_notice(read_notice(item))
+
     # Sweeping
 
     def _collect_machine(self, step: steps.CollectMachine) -> bool:
@@ -241,18 +308,17 @@ class Actor:
         if self.lease.is_renewal_due(now):
             self.lease = renewed(self._ledger, self.lease, now)
 
-    def _order(self, up: ScaleUp, number: int) -> LaunchOrder:
-        slot = up.slots[number]
+    def _order(self, action: ActionId, slot: Slot, number: int, template: str) -> LaunchOrder:
         return LaunchOrder(
-            token=scale_up.launch_token(self.seen.cluster, up.action, number, slot.attempt),
-            template=up.template,
+            token=scale_up.launch_token(self.seen.cluster, action, number, slot.attempt),
+            template=template,
             instance_type=slot.instance_type,
             market=slot.market,
             subnet_id=slot.subnet_id,
             zone=slot.zone,
             tags={
                 **self._hands.tags,
-                ACTION_TAG: up.action,
+                ACTION_TAG: action,
                 SEQUENCE_TAG: str(self.seen.state.action_seq),
                 SLOT_TAG: str(number),
                 ATTEMPT_TAG: str(slot.attempt),
@@ -270,6 +336,11 @@ class Actor:
             self.seen.now,
             spot=choices.use_spot,
         )
+
+    def _remember(self, pool: str) -> None:
+        earlier = self.seen.failures.get(pool)
+        failure = remember_failure(self._hands.store, self.seen.cluster, pool, earlier, self.seen.now)
+        self.seen = replace(self.seen, failures={**self.seen.failures, pool: failure})
 
     def _learn(self, machine: Machine) -> None:
         others = tuple(m for m in self.seen.machines if m.id != machine.id)
@@ -297,5 +368,8 @@ class Actor:
 
 
 def _option(up: ScaleUp, number: int) -> Option:
-    slot = up.slots[number]
+    return _pool(up.slots[number])
+
+
+def _pool(slot: Slot) -> Option:
     return Option(slot.instance_type, slot.zone, slot.subnet_id, slot.market)

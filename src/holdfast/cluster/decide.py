@@ -10,15 +10,18 @@ from math import ceil
 from typing import Any
 
 from holdfast.cluster import scale_down, scale_up
+from holdfast.cluster.choices import Choices
 from holdfast.cluster.drain import DrainRules, drain_view
 from holdfast.cluster.placement import targets
-from holdfast.cluster.policy import Policy, ScaleUpRule
+from holdfast.cluster.policy import Policy, Rebalance, ScaleUpRule
 from holdfast.cluster.rules import Rule, rule, unknown
 from holdfast.cluster.seen import Seen, Worker
+from holdfast.cluster.spot import SpotKind, notice_steps
 from holdfast.cluster.state import Slot, Timers
-from holdfast.cluster.steps import BeginScaleDown, BeginScaleUp, Repair, Step
+from holdfast.cluster.steps import BeginScaleDown, BeginScaleUp, Repair, Step, UrgentStep
 from holdfast.cluster.sweep import sweep_steps
 from holdfast.fleet.options import launch_options
+from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.readings import Unknown
 
@@ -31,28 +34,25 @@ class Plan:
     steps: tuple[Step, ...]
     timers: Timers
 
+    @property
+    def leased_steps(self) -> list[Step]:
+        """The steps that only a holder of the lease may carry out."""
+        return [step for step in self.steps if not isinstance(step, UrgentStep)]
+
     def is_quiet(self, seen: Seen) -> bool:
-        """Nothing to do, and nothing to write down."""
-        return not self.steps and self.timers == seen.state.timers
+        """Nothing to do under the lease, and nothing to write down."""
+        return not self.leased_steps and self.timers == seen.state.timers
 
     def shown(self) -> dict[str, Any]:
         return {"rules": [r.shown() for r in self.rules], "steps": [s.shown() for s in self.steps]}
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What an operator chose beside the numbers: what to launch, and what a drain may move."""
-
-    instance_types: tuple[str, ...]
-    use_spot: bool = True
-    drain: DrainRules = DrainRules()  # noqa: RUF009 -- frozen
 
 
 def decide(seen: Seen, policy: Policy, choices: Choices) -> Plan:
     timers = next_timers(seen, policy)
     up_rules, down_rules = scale_up_rules(seen, policy, timers), scale_down_rules(seen, policy, timers)
     rules = (*up_rules, *down_rules)
-    steps = (*_steps(seen, policy, choices, up_rules, down_rules), *sweep_steps(seen, policy))
+    notices = (step for notice in seen.notices.values() for step in notice_steps(notice, seen, policy, choices.drain))
+    steps = (*notices, *_steps(seen, policy, choices, up_rules, down_rules), *sweep_steps(seen, policy))
     return Plan(rules, steps, timers)
 
 
@@ -82,16 +82,14 @@ def _steps(
 
 def machines_wanted(seen: Seen, policy: Policy, up_rules: Sequence[Rule]) -> tuple[int, str]:
     """How many machines to launch now, and why. Below the minimum, only a back-off holds it back."""
-    missing = policy.min_workers - len(seen.staying)
+    missing = policy.min_workers - seen.expected
     if missing > 0 and seen.now >= seen.state.up_backoff_until:
-        return min(
-            missing, policy.max_batch_up
-        ), f"{len(seen.staying)} workers, and the minimum is {policy.min_workers}"
+        return min(missing, policy.max_batch_up), f"{seen.expected} workers, and the minimum is {policy.min_workers}"
     if not _go_up(up_rules, policy.scale_up_rule):
         return 0, ""
     pending = 0 if isinstance(seen.pending, Unknown) else seen.pending.value.count
-    wanted = batch_size(pending, len(seen.staying), policy)
-    return wanted, f"{pending} pods wait, and {len(seen.staying)} workers are too few for them"
+    wanted = batch_size(pending, seen.expected, policy)
+    return wanted, f"{pending} pods wait, and {seen.expected} workers are too few for them"
 
 
 def batch_size(pending_pods: int, workers: int, policy: Policy) -> int:
@@ -101,7 +99,7 @@ def batch_size(pending_pods: int, workers: int, policy: Policy) -> int:
 
 
 def scale_up_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, ...]:
-    state, workers = seen.state, len(seen.staying)
+    state, workers = seen.state, seen.expected
     cooldown = seen.now.seconds_since(state.last_scale)
     waited = seen.now.seconds_since(timers.pending_since) if timers.pending_since else 0
     cpu_limit, pending_limit = f">= {policy.cpu_up:.2f}", ">= 1 pod"
@@ -166,7 +164,7 @@ def plan_slots(seen: Seen, choices: Choices, count: int) -> tuple[Slot, ...]:
 
 
 def scale_down_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, ...]:
-    workers = len(seen.staying)
+    workers = seen.expected
     idle = seen.now.seconds_since(timers.idle_since) if timers.idle_since else 0
     cooldown = seen.now.seconds_since(seen.state.last_scale)
     cpu_limit = f"< {policy.cpu_down:.2f}"
@@ -205,13 +203,19 @@ def _scale_down(seen: Seen, policy: Policy, choices: Choices) -> list[Step]:
         [worker for worker in seen.staying if worker.is_accepted],
         min(policy.max_batch_down, spare),
         lambda worker: _may_leave(seen, worker, choices.drain),
+        _preferred(seen, policy),
     )
     if not chosen:
         return []
-    because = (
-        f"the cluster has idled, and {len(seen.staying)} workers are more than the minimum of {policy.min_workers}"
-    )
+    because = f"the cluster has idled, and {seen.expected} workers are more than the minimum of {policy.min_workers}"
     return [BeginScaleDown(targets=chosen, because=because)]
+
+
+def _preferred(seen: Seen, policy: Policy) -> frozenset[InstanceId]:
+    """Those that EC2 hinted it may take soon."""
+    if policy.rebalance is not Rebalance.PREFER:
+        return frozenset()
+    return frozenset(notice.instance for notice in seen.notices.values() if notice.kind is SpotKind.REBALANCE)
 
 
 def _may_leave(seen: Seen, worker: Worker, rules: DrainRules) -> bool:

@@ -25,12 +25,17 @@ class Remembered:
 
     failures: Mapping[str, PoolFailure]
     undrainable: Mapping[InstanceId, Instant]
-    leaving: frozenset[InstanceId]
+    noticed: frozenset[InstanceId]
     is_paused: bool
 
 
 def memory_keys(cluster: ClusterId) -> list[Key]:
     return [Key(f"{cluster}#{name}") for name in ("capacity", "spots", "pause")]
+
+
+def spots_key(cluster: ClusterId) -> Key:
+    """The ids of the spot notices that are not closed."""
+    return memory_keys(cluster)[1]
 
 
 def read_memory(items: list[Item | None]) -> Remembered:
@@ -44,7 +49,7 @@ def read_memory(items: list[Item | None]) -> Remembered:
             for name, failure in failures.items()
             if name.startswith(_DRAIN)
         },
-        leaving=frozenset(InstanceId(text) for text in spots.get("open", ())),
+        noticed=frozenset(InstanceId(text) for text in spots.get("open", ())),
         is_paused=pause.get("paused") is True,
     )
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from holdfast.cluster.memory import memory_keys, read_memory
 from holdfast.cluster.seen import KubeView, Seen
+from holdfast.cluster.spot import Notice, SpotPhase, read_notice
+from holdfast.cluster.spot_act import notice_key
 from holdfast.cluster.state import read_state
 from holdfast.kernel.errors import HoldfastError, Retryable
-from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Kube
 from holdfast.ports.machines import MachineError, Machines
@@ -54,11 +56,19 @@ def observe(senses: Senses, now: Instant) -> Seen:
         cpu=senses.signals.cpu(),
         pending=_pending(senses.signals, kube, now),
         subnets=subnets,
-        leaving=remembered.leaving,
+        notices=_notices(senses, remembered.noticed),
         failures=remembered.failures,
         undrainable=remembered.undrainable,
         is_paused=remembered.is_paused,
     )
+
+
+def _notices(senses: Senses, noticed: frozenset[InstanceId]) -> dict[InstanceId, Notice]:
+    instances = sorted(noticed)
+    items = senses.store.batch_get(STATE, [notice_key(instance) for instance in instances], consistent=True)
+    # An id whose notice is not there yet is being noted just now, by another process.
+    found = {instance: read_notice(item) for instance, item in zip(instances, items, strict=True) if item}
+    return {instance: notice for instance, notice in found.items() if notice.phase is not SpotPhase.CLOSED}
 
 
 def _kube(kube: Kube, now: Instant) -> Reading[KubeView]:

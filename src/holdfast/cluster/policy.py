@@ -9,6 +9,14 @@ class ScaleUpRule(StrEnum):
     ANY = "any"  # either is enough
 
 
+class Rebalance(StrEnum):
+    """What a rebalance recommendation leads to."""
+
+    PREFER = "prefer"  # the machine is the first to leave, when one leaves anyway
+    REPLACE = "replace"  # launch, join, then drain and terminate
+    IGNORE = "ignore"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What an operator chose. The defaults are the seeds'."""
@@ -28,3 +36,4 @@ class Policy:
     drain_seconds: int = 300
     stuck_seconds: int = 900
     scale_up_rule: ScaleUpRule = ScaleUpRule.ALL
+    rebalance: Rebalance = Rebalance.PREFER

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from holdfast.cluster.spot import Notice
 from holdfast.cluster.state import ClusterState
 from holdfast.fleet.options import PoolFailure
 from holdfast.kernel.ids import ActionId, ClusterId, InstanceId
@@ -68,7 +69,7 @@ class Seen:
     cpu: Reading[float]
     pending: Reading[PendingPods]
     subnets: tuple[Subnet, ...] = ()
-    leaving: frozenset[InstanceId] = frozenset()  # interrupted by spot, or about to be
+    notices: Mapping[InstanceId, Notice] = field(default_factory=dict)  # of spot, not closed
     failures: Mapping[str, PoolFailure] = field(default_factory=dict)
     undrainable: Mapping[InstanceId, Instant] = field(default_factory=dict)
     is_paused: bool = False
@@ -91,7 +92,22 @@ class Seen:
 
     @cached_property
     def staying(self) -> tuple[Worker, ...]:
-        return tuple(worker for worker in self.workers if worker.id not in self.leaving)
+        """The workers that are counted on: not those that spot is about to take."""
+        leaving = {notice.instance for notice in self.notices.values() if notice.is_leaving}
+        return tuple(worker for worker in self.workers if worker.id not in leaving)
+
+    @cached_property
+    def expected(self) -> int:
+        """How many workers there are or are promised: replacements that are planned and not yet listed count too."""
+        listed = {worker.id for worker in self.workers}
+        slots = [notice.slot for notice in self.notices.values() if not notice.replacement.is_settled and notice.slot]
+        return len(self.staying) + sum(1 for slot in slots if slot.instance not in listed)
+
+    def with_notice(self, notice: Notice) -> "Seen":
+        return replace(self, notices={**self.notices, notice.instance: notice})
+
+    def without_notice(self, instance: InstanceId) -> "Seen":
+        return replace(self, notices={name: notice for name, notice in self.notices.items() if name != instance})
 
     def worker(self, instance: InstanceId) -> Worker | None:
         return next((worker for worker in self.workers if worker.id == instance), None)

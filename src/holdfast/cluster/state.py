@@ -179,13 +179,14 @@ def _read_up(reader: "_Reader") -> ScaleUp | None:
         requested=reader.number("scaleUpRequested"),
         instances=instances,
         phase=reader.choice("scaleUpPhase", UpPhase, legacy),
-        slots=tuple(_read_slot(reader, slot) for slot in reader.items("scaleUpPlan")),
+        slots=tuple(read_slot(slot, "scaleUpPlan: ") for slot in reader.items("scaleUpPlan")),
         template=reader.text("templateRef"),
     )
 
 
-def _read_slot(reader: "_Reader", stored: Mapping[str, Any]) -> Slot:
-    slot = _Reader(dict(stored), f"{reader.where}scaleUpPlan: ")
+def read_slot(stored: Mapping[str, Any], where: str) -> Slot:
+    """A slot as stored, or StateDamaged."""
+    slot = _Reader(dict(stored), where)
     market = slot.text("m")
     if market not in ("spot", "od"):
         raise slot.damaged("m", "expected spot or od")

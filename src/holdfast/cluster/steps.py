@@ -29,6 +29,11 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UrgentStep(Step):
+    """A step that waits for no lease: spot gives two minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repair(Step):
     """Clear a flag or a plan that belongs to no action."""
 
@@ -145,6 +150,55 @@ class RemoveNode(Step):
     """Remove the Node object of a machine that is gone, and the secret that would keep its name from being used."""
 
     node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CordonInterrupted(UrgentStep):
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictInterrupted(UrgentStep):
+    instance: InstanceId
+    pods: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterSpotPhase(UrgentStep):
+    instance: InstanceId
+    phase: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateInterrupted(UrgentStep):
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseNotice(UrgentStep):
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReplacement(Step):
+    """Promise a machine in the place of one that leaves."""
+
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchReplacement(Step):
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptReplacement(Step):
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpReplacement(Step):
+    instance: InstanceId
 
 
 def _shown(value: Any) -> Any:

@@ -19,12 +19,12 @@ from holdfast.cluster.seen import (
     Worker,
     tag_number,
 )
+from holdfast.cluster.spot import ACTION_PREFIX
 from holdfast.cluster.steps import CollectMachine, RemoveNode, Step
 from holdfast.ports.kube import Node
 from holdfast.ports.machines import MachineState
 from holdfast.ports.readings import Unknown
 
-SPOT_ACTION: Final = "spot:"
 NODE_DEAD_SECONDS: Final = 300  # a machine that is not listed is not taken for dead before
 
 
@@ -42,10 +42,13 @@ def sweep_steps(seen: Seen, policy: Policy) -> Iterator[Step]:
 def is_orphan(seen: Seen, worker: Worker, policy: Policy) -> bool:
     machine = worker.machine
     action = machine.tags.get(ACTION_TAG, "")
-    if worker.is_accepted or action.startswith(SPOT_ACTION):
+    if worker.is_accepted:
         return False
     if seen.now.seconds_since(machine.launched) < policy.join_timeout_seconds:
         return False
+    if action.startswith(ACTION_PREFIX):
+        # A replacement: its notice decides, while there is one.
+        return action.removeprefix(ACTION_PREFIX) not in seen.notices
     # Without a number it was launched before there were any, by an older autoscaler or by hand.
     if tag_number(machine.tags.get(SEQUENCE_TAG, "0")) > seen.state.action_seq:
         return False

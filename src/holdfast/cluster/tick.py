@@ -7,14 +7,16 @@ next tick looks again.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from holdfast.cluster.act import Actor, Hands
+from holdfast.cluster.act import Actor
 from holdfast.cluster.decide import Plan, decide
+from holdfast.cluster.hands import Hands
 from holdfast.cluster.lease import acquire, release
 from holdfast.cluster.ledger import LeaseLost, Ledger
 from holdfast.cluster.observe import Senses, observe
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import Seen
-from holdfast.cluster.steps import Step
+from holdfast.cluster.spot_act import SpotHand
+from holdfast.cluster.steps import Step, UrgentStep
 from holdfast.kernel.errors import Retryable
 from holdfast.kernel.ids import ActionId
 
@@ -48,13 +50,13 @@ class Cluster:
 def tick(cluster: Cluster, owner: str) -> Ticked:
     """`owner` names this invocation, and no other: a request's id, or a process's name and a counter."""
     seen, plan = cluster.look()
-    if plan.is_quiet(seen):
-        return Ticked(seen, plan)
+    seen, done = _act_urgently(cluster, seen, plan)
+    if decide(seen, cluster.policy, cluster.hands.choices).is_quiet(seen):
+        return Ticked(seen, plan, tuple(done))
     ledger = Ledger(cluster.hands.store, seen.cluster)
     lease, state = acquire(ledger, owner, cluster.hands.clock.now())
     action = ActionId(f"{seen.now.epoch_seconds}-{lease.fence}-{owner}")
     actor = Actor(cluster.hands, ledger, lease, replace(seen, state=state), action)
-    done: list[Step] = []
     stopped: str | None = None
     try:
         _act(cluster, actor, done)
@@ -70,13 +72,25 @@ def tick(cluster: Cluster, owner: str) -> Ticked:
     return Ticked(actor.seen, plan, tuple(done), stopped)
 
 
+def _act_urgently(cluster: Cluster, seen: Seen, plan: Plan) -> tuple[Seen, list[Step]]:
+    """What cannot wait for the lease: machines that spot is about to take."""
+    hand = SpotHand(cluster.hands, seen)
+    done: list[Step] = []
+    for step in plan.steps:
+        if isinstance(step, UrgentStep):
+            hand.carry_out(step)
+            done.append(step)
+    return hand.seen, done
+
+
 def _act(cluster: Cluster, actor: Actor, done: list[Step]) -> None:
     """Decide and carry out, until there is nothing to do before another look."""
     for _ in range(ROUNDS_MOST):
         plan = decide(actor.seen, cluster.policy, cluster.hands.choices)
-        if not plan.steps:
-            return
-        for step in plan.steps:
+        steps = plan.leased_steps
+        if not steps or steps == done[-len(steps) :]:
+            return  # nothing to do, or nothing that would differ before another look
+        for step in steps:
             go_on = actor.carry_out(step)
             done.append(step)
             if not go_on:

@@ -13,7 +13,7 @@ class Timeline:
     def __init__(self, start: Instant) -> None:
         self._now = start
         # Ties are broken by the order in which they were scheduled, never by comparing the events themselves.
-        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._due: list[tuple[int, int, Callable[[], object]]] = []
         self._numbers = count()
 
     def now(self) -> Instant:
@@ -25,7 +25,7 @@ class Timeline:
     def sleep(self, seconds: float) -> None:
         self.run_until(self._now.plus(seconds))
 
-    def after(self, seconds: float, event: Callable[[], None]) -> None:
+    def after(self, seconds: float, event: Callable[[], object]) -> None:
         """Let the event happen so many seconds from now."""
         heapq.heappush(self._due, (self._now.plus(seconds).epoch_ms, next(self._numbers), event))
 

@@ -1,0 +1,24 @@
+"""What is acted through, and what every launch has in common."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.cluster.choices import Choices
+from holdfast.ports.clock import Clock
+from holdfast.ports.kube import Kube
+from holdfast.ports.machines import Machines
+from holdfast.ports.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """The ports that are acted through, and what every launch has in common."""
+
+    store: Store
+    clock: Clock
+    machines: Machines
+    kube: Kube
+    tags: Mapping[str, str]
+    template: str
+    user_data: str
+    choices: Choices

@@ -1,0 +1,132 @@
+"""Spot interruptions and rebalance hints: independent of scaling, and safe beside it."""
+
+import pytest
+
+from holdfast.cluster.policy import Policy, Rebalance
+from holdfast.cluster.seen import SPOT_ANNOTATION
+from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.spot_act import note
+from holdfast.kernel.ids import ClusterId, InstanceId
+from holdfast.ports.machines import Machine
+from holdfast.ports.store import Key
+from holdfast.ports.store.tables import STATE
+from holdfast.simulator.k3s import Workload
+from tests.simulation.harness import Stage
+
+CLUSTER = ClusterId("cluster")
+
+
+def interrupt(stage: Stage, machine: Machine) -> None:
+    """EC2 gives notice, and the event is handled: noted, then a tick at once."""
+    stage.world.ec2.interrupt(machine.id)
+    note(stage.store, CLUSTER, machine.id, SpotKind.INTERRUPTION, stage.clock.now())
+    stage.tick(seconds=1)
+
+
+def open_notices(stage: Stage) -> frozenset[str]:
+    item = stage.store.get(STATE, Key("cluster#spots")) or {}
+    return frozenset(item.get("open", ()))
+
+
+def test_an_interrupted_machine_is_drained_and_replaced_before_it_goes() -> None:
+    stage = Stage(workers=3)
+    stage.world.k3s.run(Workload("web", 24))
+    stage.tick()
+    victim = stage.alive[0]
+    interrupt(stage, victim)
+    node = stage.world.k3s.node(victim.id)
+    assert node is not None
+    assert node.is_unschedulable
+    assert node.annotations[SPOT_ANNOTATION] == victim.id
+    assert len(stage.alive) == 4, "the replacement is launched at once"
+    stage.tick(seconds=5)
+    stage.tick(seconds=20)
+    assert stage.world.k3s.pods_on(victim.id) == []
+    stage.tick_until(lambda: not open_notices(stage))
+    assert len(stage.alive) == 3
+    assert victim.id not in {machine.id for machine in stage.alive}
+    assert all(pod.node for pod in stage.world.k3s.pods())
+    assert stage.state.last_scale.epoch_ms == 0, "it is no scaling: no cooldown"
+
+
+def test_the_same_notice_twice_replaces_once() -> None:
+    stage = Stage(workers=3)
+    stage.tick()
+    victim = stage.alive[0]
+    interrupt(stage, victim)
+    assert note(stage.store, CLUSTER, victim.id, SpotKind.INTERRUPTION, stage.clock.now()) is False
+    assert note(stage.store, CLUSTER, victim.id, SpotKind.REBALANCE, stage.clock.now()) is False
+    stage.tick(seconds=1)
+    stage.tick_until(lambda: not open_notices(stage))
+    assert len(stage.world.ec2.launches) == 4
+    assert len(stage.alive) == 3
+
+
+def test_at_the_maximum_there_is_no_replacement_beyond_it() -> None:
+    """The machine that leaves is not counted, so there is room for exactly one."""
+    stage = Stage(workers=3, policy=Policy(max_workers=3))
+    stage.tick()
+    first, second = stage.alive[:2]
+    interrupt(stage, first)
+    interrupt(stage, second)
+    stage.tick_until(lambda: not open_notices(stage))
+    assert len(stage.alive) == 3
+
+
+def test_a_pod_that_a_budget_holds_stays_until_ec2_takes_the_machine() -> None:
+    """It is not terminated by us: EC2 does, at the end of the two minutes."""
+    stage = Stage(workers=3)
+    stage.world.k3s.run(Workload("db", 3, max_unavailable=0))
+    stage.tick()
+    victim = stage.alive[0]
+    interrupt(stage, victim)
+    for _ in range(10):
+        stage.tick(seconds=10)
+    assert victim.id in {machine.id for machine in stage.alive}
+    stage.tick_until(lambda: not open_notices(stage))
+    assert victim.id not in {machine.id for machine in stage.alive}
+
+
+def test_an_interruption_during_a_scale_down_touches_nothing_of_it() -> None:
+    stage = Stage(workers=5)
+    stage.world.k3s.run(Workload("web", 4, max_unavailable=1))
+    stage.tick_until(lambda: stage.state.down is not None)
+    target = stage.state.down.targets[0] if stage.state.down else InstanceId("")
+    victim = next(machine for machine in stage.alive if machine.id == target)
+    before = {name: value for name, value in stage.item.items() if name.startswith("scaleDown")}
+    note(stage.store, CLUSTER, victim.id, SpotKind.INTERRUPTION, stage.clock.now())
+    assert {name: value for name, value in stage.item.items() if name.startswith("scaleDown")} == before
+    stage.world.ec2.interrupt(victim.id)
+    stage.tick_until(lambda: not open_notices(stage) and not stage.state.is_acting)
+    cordoned = {node.name for node in stage.world.k3s.nodes() if node.is_unschedulable}
+    assert not cordoned & {machine.id for machine in stage.alive}
+
+
+@pytest.mark.parametrize("how", [Rebalance.PREFER, Rebalance.REPLACE])
+def test_a_hint_never_terminates_by_itself(how: Rebalance) -> None:
+    """With `prefer` nothing happens but a preference; with `replace` only after the replacement is in service."""
+    stage = Stage(workers=3, policy=Policy(rebalance=how))
+    stage.world.k3s.run(Workload("web", 15))
+    stage.tick()
+    hinted = stage.alive[0]
+    note(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now())
+    for _ in range(90):
+        stage.tick()
+        if hinted.id not in {machine.id for machine in stage.alive}:
+            ready = [node.name for node in stage.world.k3s.nodes() if node.is_ready and not node.taints]
+            assert len([name for name in ready if name != hinted.id]) == 3
+            break
+    gone = hinted.id not in {machine.id for machine in stage.alive}
+    assert gone is (how is Rebalance.REPLACE)
+    stage.tick_until(lambda: not open_notices(stage))
+    assert len(stage.alive) == 3
+
+
+def test_the_hinted_machine_is_the_first_to_leave() -> None:
+    stage = Stage(workers=5)
+    stage.tick()
+    hinted = stage.alive[3]
+    stage.clock.after(500, lambda: note(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now()))
+    stage.tick_until(lambda: stage.state.down is not None)
+    assert stage.state.down is not None
+    assert stage.state.down.targets == (hinted.id,)
