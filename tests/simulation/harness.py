@@ -6,10 +6,11 @@ from holdfast.adapters.memory import memory_store
 from holdfast.cluster.choices import Choices
 from holdfast.cluster.hands import Hands
 from holdfast.cluster.observe import Senses
+from holdfast.cluster.plan import Ticked
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import ACTION_TAG, INSTANCE_LABEL, UNVERIFIED_TAINT
 from holdfast.cluster.state import ClusterState, read_state
-from holdfast.cluster.tick import Cluster, Ticked, tick
+from holdfast.cluster.tick import Cluster, tick
 from holdfast.kernel.errors import Retryable
 from holdfast.kernel.ids import ClusterId
 from holdfast.ports.machines import Machine

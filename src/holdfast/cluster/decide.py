@@ -5,46 +5,24 @@ nothing is done.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from holdfast.cluster import scale_down, scale_up
 from holdfast.cluster.choices import Choices
 from holdfast.cluster.drain import DrainRules, drain_view
 from holdfast.cluster.placement import targets
+from holdfast.cluster.plan import Plan
 from holdfast.cluster.policy import Policy, Rebalance, ScaleUpRule
 from holdfast.cluster.rules import Rule, rule, unknown
 from holdfast.cluster.seen import Seen, Worker
 from holdfast.cluster.spot import SpotKind, notice_steps
 from holdfast.cluster.state import Slot, Timers
-from holdfast.cluster.steps import BeginScaleDown, BeginScaleUp, Repair, Step, UrgentStep
+from holdfast.cluster.steps import BeginScaleDown, BeginScaleUp, Repair, Step
 from holdfast.cluster.sweep import sweep_steps
 from holdfast.fleet.options import launch_options
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.readings import Unknown
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What follows from one look."""
-
-    rules: tuple[Rule, ...]
-    steps: tuple[Step, ...]
-    timers: Timers
-
-    @property
-    def leased_steps(self) -> list[Step]:
-        """The steps that only a holder of the lease may carry out."""
-        return [step for step in self.steps if not isinstance(step, UrgentStep)]
-
-    def is_quiet(self, seen: Seen) -> bool:
-        """Nothing to do under the lease, and nothing to write down."""
-        return not self.leased_steps and self.timers == seen.state.timers
-
-    def shown(self) -> dict[str, Any]:
-        return {"rules": [r.shown() for r in self.rules], "steps": [s.shown() for s in self.steps]}
 
 
 def decide(seen: Seen, policy: Policy, choices: Choices) -> Plan:

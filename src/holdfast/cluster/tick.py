@@ -4,33 +4,29 @@ A tick does a bounded amount of work and never waits for a node to join or a pod
 next tick looks again.
 """
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.cluster.act import Actor
-from holdfast.cluster.decide import Plan, decide
+from holdfast.cluster.decide import decide
 from holdfast.cluster.hands import Hands
 from holdfast.cluster.lease import acquire, release
 from holdfast.cluster.ledger import LeaseLost, Ledger
+from holdfast.cluster.log import log_item
 from holdfast.cluster.observe import Senses, observe
+from holdfast.cluster.plan import Plan, Ticked
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import Seen
 from holdfast.cluster.spot_act import SpotHand
 from holdfast.cluster.steps import Step, UrgentStep
 from holdfast.kernel.errors import Retryable
 from holdfast.kernel.ids import ActionId
+from holdfast.ports.store.tables import LOGS
 
 ROUNDS_MOST: Final = 8
 
-
-@dataclass(frozen=True, slots=True)
-class Ticked:
-    """What one tick saw, decided and did. `stopped` says why it did not go on, if it did not."""
-
-    seen: Seen
-    plan: Plan
-    done: tuple[Step, ...] = ()
-    stopped: str | None = None
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +45,15 @@ class Cluster:
 
 def tick(cluster: Cluster, owner: str) -> Ticked:
     """`owner` names this invocation, and no other: a request's id, or a process's name and a counter."""
+    ticked = _tick(cluster, owner)
+    try:
+        cluster.hands.store.put(LOGS, log_item(ticked.seen.cluster, ticked, owner))
+    except Retryable:
+        _log.warning("the decision log could not be written; the tick itself is not affected")
+    return ticked
+
+
+def _tick(cluster: Cluster, owner: str) -> Ticked:
     seen, plan = cluster.look()
     seen, done = _act_urgently(cluster, seen, plan)
     if decide(seen, cluster.policy, cluster.hands.choices).is_quiet(seen):

@@ -1,0 +1,40 @@
+"""A plan: what follows from one look; and what became of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.cluster.rules import Rule
+from holdfast.cluster.seen import Seen
+from holdfast.cluster.state import Timers
+from holdfast.cluster.steps import Step, UrgentStep
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What follows from one look."""
+
+    rules: tuple[Rule, ...]
+    steps: tuple[Step, ...]
+    timers: Timers
+
+    @property
+    def leased_steps(self) -> list[Step]:
+        """The steps that only a holder of the lease may carry out."""
+        return [step for step in self.steps if not isinstance(step, UrgentStep)]
+
+    def is_quiet(self, seen: Seen) -> bool:
+        """Nothing to do under the lease, and nothing to write down."""
+        return not self.leased_steps and self.timers == seen.state.timers
+
+    def shown(self) -> dict[str, Any]:
+        return {"rules": [r.shown() for r in self.rules], "steps": [s.shown() for s in self.steps]}
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What one tick saw, decided and did. `stopped` says why it did not go on, if it did not."""
+
+    seen: Seen
+    plan: Plan
+    done: tuple[Step, ...] = ()
+    stopped: str | None = None
