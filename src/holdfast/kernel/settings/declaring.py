@@ -49,6 +49,8 @@ class Setting:
         """The value as it may be printed."""
         if value is not None and self.secret:
             return NOT_SHOWN
+        if isinstance(value, tuple):
+            return ",".join(map(str, value))
         return value if value is None or isinstance(value, str | int | float) else str(value)
 
     def words(self, value: object) -> str:

@@ -88,6 +88,13 @@ class Seconds(Number):
 
 
 @dataclass(frozen=True, slots=True)
+class WholeSeconds(Whole):
+    @property
+    def expected(self) -> str:
+        return f"a whole number of seconds from {self.least} to {self.most}"
+
+
+@dataclass(frozen=True, slots=True)
 class Flag:
     expected: str = "true or false"
 
@@ -114,6 +121,22 @@ class Choice(Generic[T]):
             if isinstance(given, str) and given.lower() == option:
                 return option
         raise ValueError(self.expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Several words: separated by commas, or a TOML list."""
+
+    expected: str
+    pattern: str
+
+    def parse(self, given: object) -> tuple[str, ...]:
+        words = given.split(",") if isinstance(given, str) else given
+        if not isinstance(words, list) or not words:
+            raise ValueError(self.expected)
+        return tuple(
+            Text(self.expected, self.pattern).parse(word.strip() if isinstance(word, str) else word) for word in words
+        )
 
 
 @dataclass(frozen=True, slots=True)
