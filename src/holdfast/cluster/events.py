@@ -1,0 +1,67 @@
+"""What EventBridge tells of EC2: spot interruptions and rebalance recommendations.
+
+Events are anybody's words until checked: the shape here, and against EC2 that the machine is one of ours and is spot.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.cluster.policy import Rebalance
+from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.spot_act import note
+from holdfast.cluster.tick import Cluster
+from holdfast.kernel.errors import BadRequest
+from holdfast.kernel.ids import InstanceId
+from holdfast.kernel.instants import Instant
+from holdfast.ports.machines import Market
+
+_KINDS: Final = {
+    "EC2 Spot Instance Interruption Warning": SpotKind.INTERRUPTION,
+    "EC2 Instance Rebalance Recommendation": SpotKind.REBALANCE,
+}
+_INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SpotEvent:
+    instance: InstanceId
+    kind: SpotKind
+    at: Instant
+
+
+def spot_event(event: Mapping[str, Any]) -> SpotEvent | None:
+    """The event, if it is one for us; None for other events of EC2's; BadRequest for what is no event."""
+    if event.get("source") != "aws.ec2" or not isinstance(event.get("detail"), Mapping):
+        raise BadRequest("not an event of EC2's: expected source aws.ec2 and a detail")
+    kind = _KINDS.get(str(event.get("detail-type")))
+    if kind is None:
+        return None
+    instance = event["detail"].get("instance-id")
+    if not isinstance(instance, str) or not _INSTANCE.fullmatch(instance):
+        raise BadRequest("an event of EC2's without an instance id")
+    try:
+        at = Instant.from_iso(str(event.get("time")))
+    except ValueError as error:
+        raise BadRequest(f"an event of EC2's without its time: {error}") from error
+    return SpotEvent(InstanceId(instance), kind, at)
+
+
+def take_event(cluster: Cluster, event: SpotEvent) -> str:
+    """Store what the event tells; the tick that follows acts on it. What became of it, in a word."""
+    if event.kind is SpotKind.REBALANCE and cluster.policy.rebalance is Rebalance.IGNORE:
+        return "ignored"
+    machines = cluster.senses.machines.found([event.instance])
+    ours = [machine for machine in machines if _is_ours(machine.tags, cluster.senses.tags)]
+    if not ours or ours[0].market is not Market.SPOT or ours[0].is_gone:
+        return "not ours"
+    now = cluster.hands.clock.now()
+    # An event that comes late has less time left, not more; one from the future has no more than any.
+    noticed = min(event.at, now)
+    is_new = note(cluster.hands.store, cluster.senses.cluster, event.instance, event.kind, noticed)
+    return "noted" if is_new else "known"
+
+
+def _is_ours(tags: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(tags.get(name) == value for name, value in wanted.items())
