@@ -17,6 +17,7 @@ from holdfast.adapters.dynamodb_tables import DynamoTables
 from holdfast.adapters.embedded import EmbeddedStore
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import ApswDriver, StandardDriver, sqlite_store
+from holdfast.ports.clock import Clock
 from holdfast.ports.store import Index, Projection, Store, Table
 from holdfast.ports.store.admin import CreateTable
 from tests.clocks import StillClock
@@ -48,7 +49,7 @@ class Backend:
     clock: StillClock
 
 
-def dynamodb_calls(url: str, clock: StillClock) -> DynamoCalls:
+def dynamodb_calls(url: str, clock: Clock) -> DynamoCalls:
     client = boto3_client(
         endpoint_url=url, region_name="eu-west-1", aws_access_key_id="contract", aws_secret_access_key="contract"
     )

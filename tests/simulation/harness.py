@@ -13,9 +13,11 @@ from holdfast.cluster.state import ClusterState, read_state
 from holdfast.cluster.tick import Cluster, tick
 from holdfast.kernel.errors import Retryable
 from holdfast.kernel.ids import ClusterId
-from holdfast.ports.machines import Machine
+from holdfast.ports.clock import Clock
+from holdfast.ports.machines import Machine, Machines
 from holdfast.ports.store import Item, Key, Store
 from holdfast.ports.store.tables import STATE
+from holdfast.simulator.ec2 import SimulatedEc2
 from holdfast.simulator.gate import Gate, Killed
 from holdfast.simulator.world import ZONES, Bootstrap, World
 
@@ -32,13 +34,14 @@ class Stage:
         *,
         policy: Policy | None = None,
         choices: Choices | None = None,
-        store: Store | None = None,
         workers: int = 2,
-        world: World | None = None,
+        open_store: Callable[[Clock], Store] = memory_store,
+        open_machines: Callable[[SimulatedEc2], Machines] = lambda ec2: ec2,
     ) -> None:
-        self.world = world or World(seed, BOOTSTRAP)
+        self.world = World(seed, BOOTSTRAP)
         self.clock = self.world.timeline
-        self.store = store or memory_store(self.clock)
+        self.store = open_store(self.clock)
+        self.machines = open_machines(self.world.ec2)
         self.policy = policy or Policy()
         self.choices = choices or Choices(instance_types=("t3.medium", "t3a.medium"))
         for number in range(workers):
@@ -49,7 +52,7 @@ class Stage:
     def cluster(self, gate: Gate | None = None) -> Cluster:
         """The cluster as a process sees it, all its ports behind the gate."""
         gate = gate or Gate(lambda _call, _moment: None)
-        store, ec2 = gate.wrapped(self.store, "store"), gate.wrapped(self.world.ec2, "machines")
+        store, ec2 = gate.wrapped(self.store, "store"), gate.wrapped(self.machines, "machines")
         k3s, prometheus = gate.wrapped(self.world.k3s, "kube"), gate.wrapped(self.world.prometheus, "signals")
         subnets = [subnet.id for subnet in self.world.subnets]
         senses = Senses(store, ec2, k3s, prometheus, ClusterId("cluster"), TAGS, subnets)

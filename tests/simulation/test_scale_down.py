@@ -2,12 +2,12 @@
 
 from holdfast.simulator.k3s import Workload
 from holdfast.simulator.world import ZONES
-from tests.simulation.harness import Stage
+from tests.simulation.conftest import StageMaker
 
 
-def test_an_idle_cluster_gives_one_worker_back_at_a_time() -> None:
+def test_an_idle_cluster_gives_one_worker_back_at_a_time(stage_of: StageMaker) -> None:
     """The whole way: rules, plan, cordon, eviction, commit, termination, cooldown."""
-    stage = Stage(workers=5)
+    stage = stage_of(workers=5)
     stage.world.k3s.run(Workload("web", 6))
     ticked = stage.tick_until(lambda: len(stage.alive) == 3, most=90)
     kinds = [step.kind for one in ticked for step in one.done]
@@ -21,8 +21,8 @@ def test_an_idle_cluster_gives_one_worker_back_at_a_time() -> None:
     assert sorted(machine.zone for machine in stage.alive) == list(ZONES)
 
 
-def test_a_drain_that_a_budget_blocks_is_given_up_and_the_node_is_opened_again() -> None:
-    stage = Stage(workers=4)
+def test_a_drain_that_a_budget_blocks_is_given_up_and_the_node_is_opened_again(stage_of: StageMaker) -> None:
+    stage = stage_of(workers=4)
     stage.world.k3s.run(Workload("db", 4, max_unavailable=0))
     stage.tick_until(lambda: stage.state.down is not None)
     stage.tick_until(lambda: stage.state.down is None)

@@ -7,12 +7,12 @@ from holdfast.cluster.policy import Policy
 from holdfast.cluster.state import UpPhase
 from holdfast.ports.machines import Market
 from holdfast.simulator.k3s import Workload
-from tests.simulation.harness import Stage
+from tests.simulation.conftest import StageMaker
 
 
-def test_waiting_pods_and_high_cpu_bring_machines_that_join_and_carry_them() -> None:
+def test_waiting_pods_and_high_cpu_bring_machines_that_join_and_carry_them(stage_of: StageMaker) -> None:
     """The whole way: rules, plan, launch, join, acceptance, cooldown."""
-    stage = Stage()
+    stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
     ticked = stage.tick_until(lambda: stage.state.last_scale.epoch_ms > 0)
     assert len(stage.alive) == 4
@@ -31,14 +31,14 @@ def test_waiting_pods_and_high_cpu_bring_machines_that_join_and_carry_them() -> 
     assert stage.state.up is None
 
 
-def test_nothing_is_launched_while_one_of_the_seeds_conditions_fails() -> None:
+def test_nothing_is_launched_while_one_of_the_seeds_conditions_fails(stage_of: StageMaker) -> None:
     """Busy without waiting pods; waiting pods without CPU; both, but not for long enough."""
-    busy = Stage()
+    busy = stage_of()
     busy.world.k3s.run(Workload("web", 20))
     for _ in range(10):
         busy.tick()
     assert len(busy.alive) == 2
-    stage = Stage()
+    stage = stage_of()
     stage.world.k3s.run(Workload("web", 25))
     stage.tick()
     stage.tick()
@@ -46,8 +46,8 @@ def test_nothing_is_launched_while_one_of_the_seeds_conditions_fails() -> None:
     assert stage.state.timers.pending_since is not None
 
 
-def test_machines_go_to_the_emptiest_zone_spot_first() -> None:
-    stage = Stage(policy=Policy(max_batch_up=4), workers=2)
+def test_machines_go_to_the_emptiest_zone_spot_first(stage_of: StageMaker) -> None:
+    stage = stage_of(policy=Policy(max_batch_up=4), workers=2)
     stage.world.k3s.run(Workload("web", 60))
     stage.tick_until(lambda: stage.state.last_scale.epoch_ms > 0)
     zones = Counter(machine.zone for machine in stage.alive)
@@ -56,8 +56,8 @@ def test_machines_go_to_the_emptiest_zone_spot_first() -> None:
     assert launched == [Market.SPOT] * 4
 
 
-def test_without_spot_capacity_it_falls_back_to_on_demand_and_remembers() -> None:
-    stage = Stage(choices=Choices(instance_types=("t3.medium",)))
+def test_without_spot_capacity_it_falls_back_to_on_demand_and_remembers(stage_of: StageMaker) -> None:
+    stage = stage_of(choices=Choices(instance_types=("t3.medium",)))
     for subnet in stage.world.subnets:
         stage.world.ec2.run_out("t3.medium", subnet.zone, Market.SPOT)
     stage.world.k3s.run(Workload("web", 25))
@@ -66,8 +66,8 @@ def test_without_spot_capacity_it_falls_back_to_on_demand_and_remembers() -> Non
     assert len(stage.alive) == 3
 
 
-def test_machines_that_never_join_are_terminated_and_the_action_fails_without_a_cooldown() -> None:
-    stage = Stage()
+def test_machines_that_never_join_are_terminated_and_the_action_fails_without_a_cooldown(stage_of: StageMaker) -> None:
+    stage = stage_of()
     stage.world.joins = False
     stage.world.k3s.run(Workload("web", 25))
     stage.tick_until(lambda: stage.state.up_failures > 0)
@@ -76,8 +76,8 @@ def test_machines_that_never_join_are_terminated_and_the_action_fails_without_a_
     assert stage.state.up is None
 
 
-def test_below_the_minimum_machines_are_launched_whatever_cpu_says() -> None:
-    stage = Stage(workers=0)
+def test_below_the_minimum_machines_are_launched_whatever_cpu_says(stage_of: StageMaker) -> None:
+    stage = stage_of(workers=0)
     stage.tick()
     assert stage.state.up is not None
     assert stage.state.up.phase is UpPhase.VERIFYING

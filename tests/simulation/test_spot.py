@@ -11,6 +11,7 @@ from holdfast.ports.machines import Machine
 from holdfast.ports.store import Key
 from holdfast.ports.store.tables import STATE
 from holdfast.simulator.k3s import Workload
+from tests.simulation.conftest import StageMaker
 from tests.simulation.harness import Stage
 
 CLUSTER = ClusterId("cluster")
@@ -28,8 +29,8 @@ def open_notices(stage: Stage) -> frozenset[str]:
     return frozenset(item.get("open", ()))
 
 
-def test_an_interrupted_machine_is_drained_and_replaced_before_it_goes() -> None:
-    stage = Stage(workers=3)
+def test_an_interrupted_machine_is_drained_and_replaced_before_it_goes(stage_of: StageMaker) -> None:
+    stage = stage_of(workers=3)
     stage.world.k3s.run(Workload("web", 24))
     stage.tick()
     victim = stage.alive[0]
@@ -49,8 +50,8 @@ def test_an_interrupted_machine_is_drained_and_replaced_before_it_goes() -> None
     assert stage.state.last_scale.epoch_ms == 0, "it is no scaling: no cooldown"
 
 
-def test_the_same_notice_twice_replaces_once() -> None:
-    stage = Stage(workers=3)
+def test_the_same_notice_twice_replaces_once(stage_of: StageMaker) -> None:
+    stage = stage_of(workers=3)
     stage.tick()
     victim = stage.alive[0]
     interrupt(stage, victim)
@@ -62,9 +63,9 @@ def test_the_same_notice_twice_replaces_once() -> None:
     assert len(stage.alive) == 3
 
 
-def test_at_the_maximum_there_is_no_replacement_beyond_it() -> None:
+def test_at_the_maximum_there_is_no_replacement_beyond_it(stage_of: StageMaker) -> None:
     """The machine that leaves is not counted, so there is room for exactly one."""
-    stage = Stage(workers=3, policy=Policy(max_workers=3))
+    stage = stage_of(workers=3, policy=Policy(max_workers=3))
     stage.tick()
     first, second = stage.alive[:2]
     interrupt(stage, first)
@@ -73,9 +74,9 @@ def test_at_the_maximum_there_is_no_replacement_beyond_it() -> None:
     assert len(stage.alive) == 3
 
 
-def test_a_pod_that_a_budget_holds_stays_until_ec2_takes_the_machine() -> None:
+def test_a_pod_that_a_budget_holds_stays_until_ec2_takes_the_machine(stage_of: StageMaker) -> None:
     """It is not terminated by us: EC2 does, at the end of the two minutes."""
-    stage = Stage(workers=3)
+    stage = stage_of(workers=3)
     stage.world.k3s.run(Workload("db", 3, max_unavailable=0))
     stage.tick()
     victim = stage.alive[0]
@@ -87,8 +88,8 @@ def test_a_pod_that_a_budget_holds_stays_until_ec2_takes_the_machine() -> None:
     assert victim.id not in {machine.id for machine in stage.alive}
 
 
-def test_an_interruption_during_a_scale_down_touches_nothing_of_it() -> None:
-    stage = Stage(workers=5)
+def test_an_interruption_during_a_scale_down_touches_nothing_of_it(stage_of: StageMaker) -> None:
+    stage = stage_of(workers=5)
     stage.world.k3s.run(Workload("web", 4, max_unavailable=1))
     stage.tick_until(lambda: stage.state.down is not None)
     target = stage.state.down.targets[0] if stage.state.down else InstanceId("")
@@ -103,9 +104,9 @@ def test_an_interruption_during_a_scale_down_touches_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize("how", [Rebalance.PREFER, Rebalance.REPLACE])
-def test_a_hint_never_terminates_by_itself(how: Rebalance) -> None:
+def test_a_hint_never_terminates_by_itself(stage_of: StageMaker, how: Rebalance) -> None:
     """With `prefer` nothing happens but a preference; with `replace` only after the replacement is in service."""
-    stage = Stage(workers=3, policy=Policy(rebalance=how))
+    stage = stage_of(workers=3, policy=Policy(rebalance=how))
     stage.world.k3s.run(Workload("web", 15))
     stage.tick()
     hinted = stage.alive[0]
@@ -122,8 +123,8 @@ def test_a_hint_never_terminates_by_itself(how: Rebalance) -> None:
     assert len(stage.alive) == 3
 
 
-def test_the_hinted_machine_is_the_first_to_leave() -> None:
-    stage = Stage(workers=5)
+def test_the_hinted_machine_is_the_first_to_leave(stage_of: StageMaker) -> None:
+    stage = stage_of(workers=5)
     stage.tick()
     hinted = stage.alive[3]
     stage.clock.after(500, lambda: note(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now()))

@@ -6,6 +6,7 @@ from holdfast.cluster.seen import ACTION_TAG, ATTEMPT_TAG, SEQUENCE_TAG, SLOT_TA
 from holdfast.ports.machines import LaunchOrder, Market
 from holdfast.ports.store import Key, attr
 from holdfast.ports.store.tables import STATE
+from tests.simulation.conftest import StageMaker
 from tests.simulation.harness import TAGS, Stage
 
 
@@ -20,9 +21,9 @@ def ids(stage: Stage) -> set[str]:
     return {machine.id for machine in stage.alive}
 
 
-def test_a_machine_that_a_dead_process_launched_late_is_collected() -> None:
+def test_a_machine_that_a_dead_process_launched_late_is_collected(stage_of: StageMaker) -> None:
     """Its action is over: its number is not higher than the one that is stored."""
-    stage = Stage()
+    stage = stage_of()
     stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(7))
     tags = {ACTION_TAG: "old", SEQUENCE_TAG: "7", SLOT_TAG: "0", ATTEMPT_TAG: "0"}
     orphan = launch(stage, "zombie", **tags)
@@ -32,9 +33,9 @@ def test_a_machine_that_a_dead_process_launched_late_is_collected() -> None:
     assert len(stage.alive) == 2
 
 
-def test_a_machine_of_an_action_that_is_newer_than_what_was_read_is_left_alone() -> None:
+def test_a_machine_of_an_action_that_is_newer_than_what_was_read_is_left_alone(stage_of: StageMaker) -> None:
     """However long a process paused after reading the state: its successor's machines are not orphans."""
-    stage = Stage()
+    stage = stage_of()
     tags = {ACTION_TAG: "next", SEQUENCE_TAG: "1", SLOT_TAG: "0", ATTEMPT_TAG: "0"}
     machine = launch(stage, "successor", **tags)
     for _ in range(30):
@@ -42,16 +43,16 @@ def test_a_machine_of_an_action_that_is_newer_than_what_was_read_is_left_alone()
     assert machine in ids(stage)
 
 
-def test_an_accepted_worker_is_never_collected() -> None:
-    stage = Stage()
+def test_an_accepted_worker_is_never_collected(stage_of: StageMaker) -> None:
+    stage = stage_of()
     stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(9))
     for _ in range(40):
         stage.tick()
     assert len(stage.alive) == 2
 
 
-def test_nothing_is_collected_while_kubernetes_does_not_answer() -> None:
-    stage = Stage()
+def test_nothing_is_collected_while_kubernetes_does_not_answer(stage_of: StageMaker) -> None:
+    stage = stage_of()
     stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(7))
     orphan = launch(stage, "zombie", **{ACTION_TAG: "old", SEQUENCE_TAG: "7"})
     stage.world.k3s.is_away = True
@@ -60,9 +61,9 @@ def test_nothing_is_collected_while_kubernetes_does_not_answer() -> None:
     assert orphan in ids(stage)
 
 
-def test_the_node_of_a_machine_that_ended_is_removed_with_its_secret() -> None:
+def test_the_node_of_a_machine_that_ended_is_removed_with_its_secret(stage_of: StageMaker) -> None:
     """K3s would keep it for ever, and refuse another node of that name."""
-    stage = Stage(workers=4)
+    stage = stage_of(workers=4)
     victim = stage.alive[0]
     secret = ("kube-system", f"{victim.id}.node-password.k3s")
     assert secret in stage.world.k3s.secrets
@@ -73,9 +74,9 @@ def test_the_node_of_a_machine_that_ended_is_removed_with_its_secret() -> None:
     assert len(stage.world.k3s.nodes()) == 3
 
 
-def test_a_node_that_is_not_ours_is_never_removed() -> None:
+def test_a_node_that_is_not_ours_is_never_removed(stage_of: StageMaker) -> None:
     """The servers of the cluster have no machine of ours, and may be NotReady as well."""
-    stage = Stage()
+    stage = stage_of()
     stage.world.k3s.join("server-1", "none", "10.9.9.9", {})  # type: ignore[arg-type]
     server = stage.world.k3s.node("server-1")
     assert server is not None

@@ -1,0 +1,180 @@
+"""One HTTP request: sent once, TLS verified, no redirects, with bounds on time and on the size of the answer.
+
+An address can be a secret (a webhook's is), and so can a header. Nothing here shows more of an address than its host,
+and nothing shows a header. That is why there is no connection pool: urllib3's logs each path at `debug`. Besides, a
+connection that was kept too long breaks at its next use, and what could have been known would be unknown.
+"""
+
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import TimeoutError as Urllib3Timeout
+from urllib3.response import BaseHTTPResponse
+
+from holdfast.kernel.errors import BadSetting
+from holdfast.kernel.text import cut
+from holdfast.ports.clock import Clock
+
+_PIECE_BYTES: Final = 64 * 1024
+_PRINTABLE: Final = re.compile(r"[!-~]+")
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class HttpFailed(Exception):
+    """No answer that can be used; the message is for people, and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    connect_seconds: float = 2.0
+    whole_seconds: float = 10.0  # until the last byte of the answer
+    body_bytes: int = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    query: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + (f":{self.port}" if self.port else "")
+
+
+class HttpPlace:
+    """Where requests go. `setting` is what gave the address: a wrong one is told by that name, and never shown."""
+
+    def __init__(
+        self,
+        address: str,
+        clock: Clock,
+        *,
+        setting: str,
+        ca_file: Path | None = None,
+        limits: HttpLimits | None = None,
+        https_only: bool = False,
+    ) -> None:
+        self._address = _parsed(address, setting, ("https",) if https_only else ("https", "http"))
+        self._clock = clock
+        self._limits = limits or HttpLimits()
+        self._tls = _verifying_context(ca_file, setting) if self._address.scheme == "https" else None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody on the way can read what is sent."""
+        return self._tls is not None or self._address.host in _LOOPBACK
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    __repr__ = __str__
+
+    def post(self, body: bytes, headers: Mapping[str, str], *, path: str = "") -> HttpAnswer:
+        """Send to the address, with `path` after its own, and read the whole answer, whatever its status."""
+        end_seconds = self._clock.monotonic_seconds() + self._limits.whole_seconds
+        connection = self._connection()
+        try:
+            connection.connect()
+            line = connection.sock
+            connection.timeout = self._limits.whole_seconds
+            target = f"{self._address.path.rstrip('/')}{path}" or "/"
+            query = f"?{self._address.query}" if self._address.query else ""
+            # Not unpacked: a small answer must not grow to gigabytes in here. A packed one is not asked for, either.
+            connection.request(
+                "POST",
+                target + query,
+                body=body,
+                headers={**headers, "Connection": "close", "User-Agent": "holdfast"},
+                preload_content=False,
+                decode_content=False,
+            )
+            response = connection.getresponse()
+            return HttpAnswer(response.status, self._body(response, line, end_seconds))
+        except (HTTPError, OSError, http.client.HTTPException) as error:
+            raise HttpFailed(f"{self}: {_reason(error)}") from error
+        finally:
+            connection.close()
+
+    def _connection(self) -> HTTPConnection:
+        host, port, seconds = self._address.host, self._address.port, self._limits.connect_seconds
+        if self._tls is not None:
+            return HTTPSConnection(host, port, timeout=seconds, ssl_context=self._tls)
+        return HTTPConnection(host, port, timeout=seconds)
+
+    def _body(self, response: BaseHTTPResponse, line: socket.socket, end_seconds: float) -> bytes:
+        """Read piece by piece: a time-out counts from the last byte, and a byte now and then would never meet it."""
+        pieces: list[bytes] = []
+        size = 0
+        while piece := response.read1(_PIECE_BYTES):
+            pieces.append(piece)
+            size += len(piece)
+            if size > self._limits.body_bytes:
+                raise HttpFailed(f"{self}: the answer is over {self._limits.body_bytes} bytes")
+            left_seconds = end_seconds - self._clock.monotonic_seconds()
+            if left_seconds <= 0:
+                raise HttpFailed(f"{self}: the answer took over {self._limits.whole_seconds:g} s")
+            line.settimeout(left_seconds)
+        return b"".join(pieces)
+
+
+def _parsed(address: str, setting: str, schemes: tuple[str, ...]) -> _Address:
+    parsed = _parts(address)
+    if parsed is None or parsed.scheme not in schemes:
+        expected = " or ".join(f"{scheme}://" for scheme in schemes)
+        raise BadSetting(f"{setting} is not an address that begins with {expected} and names a host, without a user")
+    return parsed
+
+
+def _parts(address: str) -> _Address | None:
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return None  # a port that is none, or half of an IPv6 address
+    if not parts.hostname or "@" in parts.netloc or parts.fragment or not _PRINTABLE.fullmatch(address):
+        return None
+    return _Address(parts.scheme, parts.hostname, port, parts.path, parts.query)
+
+
+def _verifying_context(ca_file: Path | None, setting: str) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        reason = error.strerror or "no certificate in it"
+        raise BadSetting(f"{setting}: the CA file {ca_file} cannot be used: {cut(reason)}") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _reason(error: Exception) -> str:
+    """What happened, in words that name neither path nor header."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate was refused: {cut(error.verify_message, 120)}"
+        case ssl.SSLError():
+            return f"TLS failed: {cut(error.reason or 'no reason given')}"
+        case NameResolutionError():
+            return "its name is not known"
+        case NewConnectionError() if isinstance(error.__cause__, OSError):
+            return f"cannot be reached: {error.__cause__.strerror}"
+        case Urllib3Timeout() | TimeoutError():
+            return "no answer in time"
+    return f"the connection broke: {type(error).__name__}"

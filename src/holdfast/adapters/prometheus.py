@@ -1,0 +1,231 @@
+"""What Prometheus knows, by instant queries over HTTP.
+
+Whatever is missing, stale, odd or unreachable is Unknown with a reason: never zero, and never an exception.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from holdfast.adapters.http_calls import HttpFailed, HttpPlace
+from holdfast.adapters.prometheus_queries import Queries
+from holdfast.kernel.errors import BadSetting, HoldfastError
+from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import cut
+from holdfast.ports.clock import Clock
+from holdfast.ports.readings import Known, Reading, Unknown
+from holdfast.ports.signals import PendingPods
+
+T = TypeVar("T")
+Token = Callable[[], str]
+
+STALE_SECONDS: Final = 120.0
+COVERAGE_LEAST: Final = 0.5
+# Counters are read a moment apart on each core, so a busy or an idle machine can be a little over the edge.
+_CPU_SLACK: Final = 0.1
+_REASON_MOST: Final = 200
+
+
+class _NotKnown(Exception):
+    """There is no reading; the message says why."""
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+class _Data(msgspec.Struct, frozen=True):
+    result: msgspec.Raw
+    kind: str = msgspec.field(name="resultType")
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    status: str
+    data: _Data | None = None
+    error: str = ""
+    warnings: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    labels: dict[str, str]
+    number: float
+
+
+def token_from(file: Path) -> Token:
+    """The token in a file, read anew each time: Kubernetes and Vault replace such files."""
+    return lambda: file.read_text(encoding="utf-8")
+
+
+class PrometheusSignals:
+    """Implements `holdfast.ports.signals.Signals`."""
+
+    def __init__(
+        self,
+        place: HttpPlace,
+        clock: Clock,
+        queries: Queries | None = None,
+        *,
+        token: Token | None = None,
+        stale_seconds: float = STALE_SECONDS,
+    ) -> None:
+        if token is not None and not place.is_private:
+            raise BadSetting(f"a token for Prometheus at {place} could be read on the way; use an https:// address")
+        self._place = place
+        self._clock = clock
+        self._queries = queries or Queries()
+        self._token = token
+        self._stale_seconds = stale_seconds
+
+    def cpu(self) -> Reading[float]:
+        return _reading("CPU", self._cpu)
+
+    def pending_pods(self) -> Reading[PendingPods]:
+        return _reading("pending pods", self._pending_pods)
+
+    def ready_addresses(self) -> Reading[frozenset[str]]:
+        return _reading("Ready nodes", self._ready_addresses)
+
+    def _cpu(self) -> Known[float]:
+        seen = self._seen(self._queries.cpu_seen)
+        share = self._number(self._queries.cpu)
+        if not -_CPU_SLACK <= share <= 1 + _CPU_SLACK:
+            raise _NotKnown(f"{share:g} is not a share between 0 and 1")
+        self._check_coverage()
+        return Known(min(max(share, 0.0), 1.0), seen)
+
+    def _check_coverage(self) -> None:
+        covered = self._values(self._queries.cpu_coverage) if self._queries.cpu_coverage else []
+        # Without kube-state-metrics there is nothing to compare with; then the average has to do.
+        if len(covered) == 1 and covered[0].number < COVERAGE_LEAST:
+            raise _NotKnown(f"{covered[0].number:.2f} exporters report it for each Ready worker")
+
+    def _pending_pods(self) -> Known[PendingPods]:
+        seen = self._seen(self._queries.pending_seen)
+        count = self._number(self._queries.pending)
+        if count < 0 or not count.is_integer():
+            raise _NotKnown(f"{count:g} is not a number of pods")
+        oldest_seconds = self._number(self._queries.pending_oldest_seconds) if count else 0.0
+        return Known(PendingPods(int(count), max(oldest_seconds, 0.0)), seen)
+
+    def _ready_addresses(self) -> Known[frozenset[str]]:
+        seen = self._seen(self._queries.ready_seen)
+        nodes = self._values(self._queries.ready)
+        if not nodes:
+            raise _NotKnown("Prometheus knows no node")
+        ready = (node.labels.get("internal_ip", "") for node in nodes if node.number == 1)
+        return Known(frozenset(address for address in ready if _is_address(address)), seen)
+
+    # One answer, and what can be wrong with it
+
+    def _seen(self, query: str) -> Instant:
+        """When the data was last seen; fresh enough, or there is no reading."""
+        now = self._clock.now()
+        if not query:
+            return now
+        seen = Instant(round(self._number(query) * 1000))
+        self._check_age(now.seconds_since(seen), "the newest sample")
+        return seen
+
+    def _check_age(self, seconds: float, what: str) -> None:
+        if seconds > self._stale_seconds:
+            raise _NotKnown(f"{what} is {seconds:.0f} s old, over {self._stale_seconds:g} s")
+        if seconds < -self._stale_seconds:
+            raise _NotKnown(f"{what} is {-seconds:.0f} s ahead of the clock here")
+
+    def _number(self, query: str) -> float:
+        values = self._values(query)
+        if not values:
+            raise _NotKnown(f"no data for {cut(query, _REASON_MOST)}")
+        if len(values) > 1:
+            raise _NotKnown(f"{len(values)} values instead of one for {cut(query, _REASON_MOST)}")
+        return values[0].number
+
+    def _values(self, query: str) -> list[_Value]:
+        return [self._value(sample) for sample in _samples(self._answer(query))]
+
+    def _value(self, sample: _Sample) -> _Value:
+        at_seconds, text = sample.value
+        # When the query was answered: old, if a cache stands in between.
+        self._check_age(self._clock.now().epoch_ms / 1000 - at_seconds, "the answer")
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise _NotKnown(f"{cut(text, 20)} is not a number to reckon with")
+        return _Value(sample.metric, number)
+
+    def _answer(self, query: str) -> _Answer:
+        headers = {"Content-Type": "application/x-www-form-urlencoded", **self._authorization()}
+        try:
+            answer = self._place.post(urlencode({"query": query}).encode(), headers, path="/api/v1/query")
+        except HttpFailed as error:
+            raise _NotKnown(f"Prometheus at {error}") from error
+        decoded = _decoded(answer.body)
+        if decoded is not None and decoded.status == "error":
+            raise _NotKnown(f"Prometheus refused the query: {cut(decoded.error, _REASON_MOST)}")
+        if answer.status != 200:
+            raise _NotKnown(f"Prometheus at {self._place}: HTTP status {answer.status}")
+        if decoded is None or decoded.status != "success":
+            raise _NotKnown(f"Prometheus at {self._place}: the answer is not Prometheus'")
+        return decoded
+
+    def _authorization(self) -> dict[str, str]:
+        if self._token is None:
+            return {}
+        try:
+            token = self._token().strip()
+        except (OSError, ValueError) as error:
+            raise _NotKnown(f"the token for Prometheus cannot be read: {type(error).__name__}") from error
+        except HoldfastError as error:
+            raise _NotKnown(f"the token for Prometheus cannot be had: {error}") from error
+        if not token or not token.isascii() or not token.isprintable():
+            raise _NotKnown("the token for Prometheus is empty, or holds what no header can")
+        return {"Authorization": f"Bearer {token}"}
+
+
+def _reading(subject: str, measured: Callable[[], Known[T]]) -> Reading[T]:
+    try:
+        return measured()
+    except _NotKnown as why:
+        return Unknown(f"{subject}: {why}")
+
+
+def _decoded(body: bytes) -> _Answer | None:
+    try:
+        return msgspec.json.decode(body, type=_Answer)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _samples(answer: _Answer) -> list[_Sample]:
+    # Some servers answer with what they could get, and a warning that it is not all. Prometheus' own remarks on the
+    # wording of a query came as warnings, too, until it had another place for them.
+    warnings = [warning for warning in answer.warnings if not warning.startswith("PromQL info:")]
+    if warnings:
+        raise _NotKnown(f"Prometheus warns: {cut(warnings[0], _REASON_MOST)}")
+    kind = answer.data.kind if answer.data else "no"
+    try:
+        if answer.data and kind == "vector":
+            return msgspec.json.decode(answer.data.result, type=list[_Sample])
+        if answer.data and kind == "scalar":
+            return [_Sample({}, msgspec.json.decode(answer.data.result, type=tuple[float, str]))]
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _NotKnown("the result of the query is not of Prometheus' form") from error
+    raise _NotKnown(f"the query has a {cut(kind, 20)} result; expected a vector or a scalar")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""The store in a SQLite file: for a laptop, or for one machine."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.adapters.embedded import EmbeddedStore
+from holdfast.adapters.sqlite.admin import SqliteTables
+from holdfast.adapters.sqlite.driver import ApswDriver, Driver, StandardDriver, best_driver
+from holdfast.adapters.sqlite.file import SqliteFile, Tuning
+from holdfast.adapters.sqlite.opening import ReadableFile, WritableFile
+from holdfast.adapters.sqlite.rows import SqliteRows
+from holdfast.ports.clock import Clock
+from holdfast.ports.store import Meter, Table
+
+__all__ = [
+    "ApswDriver",
+    "Driver",
+    "SqliteRows",
+    "SqliteTables",
+    "StandardDriver",
+    "Tuning",
+    "best_driver",
+    "sqlite_rows",
+    "sqlite_store",
+]
+
+
+def sqlite_store(
+    path: Path,
+    clock: Clock,
+    *,
+    tables: Sequence[Table],
+    writable: bool = True,
+    meter: Meter | None = None,
+    driver: Driver | None = None,
+) -> EmbeddedStore:
+    """The store in this file.
+
+    Who writes makes what is missing: the file, its tables, their indexes. Who only reads finds what is there.
+    """
+    return EmbeddedStore(sqlite_rows(path, clock, tables=tables, writable=writable, driver=driver), clock, meter)
+
+
+def sqlite_rows(
+    path: Path,
+    clock: Clock,
+    *,
+    tables: Sequence[Table],
+    writable: bool = True,
+    driver: Driver | None = None,
+    tuning: Tuning | None = None,
+) -> SqliteRows:
+    """The same without the store's meaning: for its counters, and for tests that tune SQLite."""
+    file = SqliteFile(path, driver or best_driver(), clock, tuning or Tuning())
+    if not writable:
+        return SqliteRows(file, ReadableFile(file))
+    held = WritableFile(file)
+    try:
+        held.bring_up_to_date(tables)
+        held.let_others_write()
+        return SqliteRows(file, held)
+    except BaseException:
+        held.close()
+        raise

@@ -1,0 +1,220 @@
+"""Group commit: writers who come at the same time share one transaction, and one wait for the disk.
+
+There is no thread of its own. A writer who finds nobody at work leads: it takes everything that waits, runs it in one
+transaction, commits, and lets the next one lead. Whoever comes meanwhile waits for that next transaction; the slower
+the disk, the larger the groups.
+
+    a leads     takes [a b c] ── BEGIN a b c COMMIT ──► wakes b, who wakes c; and wakes d
+    d, e, f     arrive and wait ──────────────────────► d leads, takes [d e f] ── BEGIN …
+
+The group is woken one by the other, not all by the leader: a crowd that wakes at once only queues up again for
+Python's interpreter lock, and stands in the next leader's way.
+
+One writer's failure is not the others'. Work that raises before it wrote anything has changed nothing, and the rest
+goes on. If anything else fails, the whole group is rolled back and each work runs again in a transaction of its own.
+
+An interrupt (Ctrl-C) is held back until the write has come to its end. Were its thread to go at once, those who wait
+for it to lead, or to wake them, would wait for ever.
+"""
+
+from _thread import allocate_lock
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from holdfast.adapters.sqlite.driver import Connection
+from holdfast.adapters.sqlite.file import SqliteFile
+from holdfast.adapters.sqlite.transaction import SqliteTransaction
+from holdfast.kernel.errors import StoreUnavailable
+
+T = TypeVar("T")
+
+
+class _Writer:
+    """One who writes: its work, what became of it, and its place among the others."""
+
+    __slots__ = (
+        "error",
+        "following",
+        "group",
+        "has_begun",
+        "has_joined",
+        "has_left",
+        "is_awake",
+        "is_done",
+        "result",
+        "successor",
+        "turn",
+        "work",
+    )
+
+    def __init__(self, work: Callable[[SqliteTransaction], Any]) -> None:
+        self.work = work
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.turn = allocate_lock()  # held while it waits
+        self.following: _Writer | None = None  # whom it wakes when it wakes
+        self.group: list[_Writer] = []  # whom it leads, itself the first of them
+        self.successor: _Writer | None = None  # who leads after it
+        self.has_joined = self.is_awake = self.has_begun = self.is_done = self.has_left = False
+
+    def wake(self) -> None:
+        self.is_awake = True
+        if self.turn.locked():
+            self.turn.release()
+
+    def outcome(self) -> Any:
+        if self.error is None:
+            return self.result
+        try:
+            raise self.error
+        finally:
+            self.error = None  # its traceback leads back here: let go, or only the garbage collector could
+
+
+class GroupCommit:
+    """Runs work in transactions. `writes` and `commits` count what became durable."""
+
+    def __init__(self, file: SqliteFile, connection: Connection) -> None:
+        self._file = file
+        self._connection = connection
+        self._transaction = SqliteTransaction(connection)
+        self._lock = allocate_lock()  # guards the next three
+        self._queue: list[_Writer] = []
+        self._leader: _Writer | None = None
+        self._is_closed = False
+        self.writes = 0
+        self.commits = 0
+
+    def write(self, work: Callable[[SqliteTransaction], T]) -> T:
+        """Run the work and make it durable. It may run on another thread, and more than once."""
+        result: T = self._seen_through(_Writer(work)).outcome()
+        return result
+
+    def close(self) -> None:
+        """Finish what waits, and take no more."""
+        last = _Writer(lambda _: None)
+        with self._lock:
+            if self._is_closed:
+                return
+            self._join(last)
+            self._is_closed = True
+        self._seen_through(last)
+        self._connection.close()
+
+    # Who leads, who waits
+
+    def _seen_through(self, mine: _Writer) -> _Writer:
+        interrupt: BaseException | None = None
+        while not mine.has_left:
+            try:
+                self._go_on(mine)
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+        return mine
+
+    def _go_on(self, mine: _Writer) -> None:
+        """From wherever it is to its end. After an interrupt it is called again, so each step may come twice."""
+        if not mine.has_joined:
+            with self._lock:
+                self._join(mine)
+        while not mine.is_awake:
+            mine.turn.acquire()
+        # Awake, and yet not done: it is ours to lead.
+        if not mine.is_done or self._leader is mine:
+            self._lead(mine)
+        for other in (mine.successor, mine.following):
+            if other is not None:
+                other.wake()
+        mine.has_left = True
+
+    def _join(self, mine: _Writer) -> None:
+        mine.has_joined = True
+        if self._is_closed:
+            mine.error = StoreUnavailable(f"{self._file.path} is closed; nothing was written")
+            mine.is_awake = mine.is_done = True
+            return
+        if self._leader is None:
+            self._leader = mine
+            mine.is_awake = True
+        else:
+            mine.turn.acquire()
+        self._queue.append(mine)
+
+    def _lead(self, mine: _Writer) -> None:
+        if not mine.has_begun:
+            with self._lock:
+                mine.group, self._queue = self._queue, []
+                mine.has_begun = True
+            self._run(mine.group)
+        elif not mine.is_done:
+            self._give_up(mine.group)
+        for writer, following in pairwise(mine.group):
+            writer.following = following
+        for writer in mine.group:
+            writer.is_done = True
+        with self._lock:
+            if self._leader is mine:
+                self._leader = mine.successor = self._queue[0] if self._queue else None
+
+    def _give_up(self, group: list[_Writer]) -> None:
+        """The leader was interrupted in the midst of it, and cannot tell how far it came."""
+        self._roll_back()
+        for writer in group:
+            message = f"{self._file.path}: interrupted; it is not known whether anything was written"
+            writer.error = writer.error or StoreUnavailable(message)
+
+    # What the leader does
+
+    def _run(self, group: list[_Writer]) -> None:
+        has_begun = False
+        try:
+            self._begin()
+            has_begun = True
+            writes = sum([self._has_written(writer) for writer in group])
+            self._connection.execute("COMMIT")
+        except Exception as error:
+            self._roll_back()
+            for writer in group:
+                writer.error = self._error_of_ours(error)
+                # Not if it could not even begin: each would only wait in vain for the same.
+                if has_begun and len(group) > 1:
+                    writer.error = None
+                    self._run([writer])
+        else:
+            self._count(writes)
+
+    def _has_written(self, writer: _Writer) -> bool:
+        """Run the work. If it fails when it has written something, or has broken the transaction, all are to know."""
+        before = self._transaction.writes_begun
+        try:
+            writer.result = writer.work(self._transaction)
+        except Exception as error:
+            if self._transaction.writes_begun > before or not self._connection.in_transaction:
+                raise
+            writer.error = self._error_of_ours(error)
+        return self._transaction.writes_begun > before
+
+    def _begin(self) -> None:
+        self._roll_back()
+        self._file.patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+
+    def _roll_back(self) -> None:
+        """Undo what is not committed. Should that fail too, the next transaction begins with another try."""
+        if self._connection.in_transaction:
+            with suppress(self._file.driver.errors):
+                self._connection.execute("ROLLBACK")
+
+    def _error_of_ours(self, error: Exception) -> Exception:
+        ours = self._file.translated(error)
+        if ours is not error:
+            ours.__cause__ = error
+        return ours
+
+    def _count(self, writes: int) -> None:
+        if writes:
+            self.writes += writes
+            self.commits += 1

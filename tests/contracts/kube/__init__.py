@@ -1,0 +1,1 @@
+"""The Kubernetes port: one contract for all clusters, and what only a real API server can show."""

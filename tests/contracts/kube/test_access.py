@@ -1,0 +1,260 @@
+"""Who may speak to a real API server, and to whom we speak: certificates, tokens and the shipped role."""
+
+import base64
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from holdfast.adapters.kube import config
+from holdfast.adapters.kube.calls import KubeCalls
+from holdfast.adapters.kube.client import KubeApi
+from holdfast.adapters.kube.config import Access, Address
+from holdfast.adapters.kube.tokens import FileToken, FixedToken
+from holdfast.adapters.kube.transport import HttpTransport
+from holdfast.ports.kube import Eviction, KubeRefused, KubeUnavailable, NodeChange
+from tests.clocks import StillClock
+from tests.contracts.kube.worlds import RealWorld
+from tests.servers.kube_apiserver import RunningKube
+from tests.servers.processes import free_port
+
+pytestmark = pytest.mark.real
+
+ROLE = Path(__file__).parents[3] / "deploy" / "kubernetes" / "role.yaml"
+
+
+def client(access: Access) -> KubeApi:
+    return KubeApi(KubeCalls(HttpTransport(access), StillClock()))
+
+
+def access_to(kube: RunningKube, **changes: Any) -> Access:
+    known = Access(Address.parsed(kube.url, "test"), kube.ca_pem, FixedToken(kube.admin_token))
+    return replace(known, **changes)
+
+
+def refusal(access: Access) -> str:
+    api = client(access)
+    with pytest.raises(KubeRefused) as refused:
+        api.nodes()
+    api.close()
+    return str(refused.value)
+
+
+# The server's certificate
+
+
+def test_a_server_with_a_certificate_of_another_ca_is_refused(kube_server: RunningKube) -> None:
+    told = refusal(access_to(kube_server, ca_pem=trustme.CA().cert_pem.bytes().decode()))
+    assert "list nodes: not the server that was expected: SSLCertVerificationError" in told
+    assert "check the server's address and the CA" in told
+
+
+def test_a_server_that_the_system_store_does_not_know_is_refused(kube_server: RunningKube) -> None:
+    assert "SSLCertVerificationError" in refusal(access_to(kube_server, ca_pem=None))
+
+
+def test_a_server_of_another_name_is_refused(kube_server: RunningKube) -> None:
+    told = refusal(access_to(kube_server, server_name="kubernetes.example"))
+    assert "Hostname mismatch" in told
+
+
+def test_a_server_is_known_by_the_name_it_is_said_to_have(kube_server: RunningKube) -> None:
+    api = client(access_to(kube_server, server_name="localhost"))
+    api.nodes()
+    api.close()
+
+
+def test_a_server_that_does_not_answer_is_unavailable_after_a_few_tries(kube_server: RunningKube) -> None:
+    api = client(access_to(kube_server, server=Address("127.0.0.1", free_port(), "")))
+    with pytest.raises(KubeUnavailable, match=r"list nodes: .*[Cc]onnection refused.*gave up after 8 s of tries"):
+        api.nodes()
+    api.close()
+
+
+# Who we are
+
+
+def test_an_unknown_token_is_refused_and_not_told(kube_server: RunningKube) -> None:
+    told = refusal(access_to(kube_server, token=FixedToken("canary-of-a-token")))
+    assert "401" in told
+    assert "give a valid one" in told
+    assert "canary" not in told
+
+
+def test_nobody_in_particular_is_refused(kube_server: RunningKube) -> None:
+    assert "403" in refusal(access_to(kube_server, token=None))
+
+
+def test_a_token_that_was_replaced_in_its_file_is_taken_up(kube_server: RunningKube, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("expired\n")
+    api = client(access_to(kube_server, token=FileToken(file)))
+    with pytest.raises(KubeRefused, match="401"):
+        api.nodes()
+    file.write_text(f"{kube_server.admin_token}\n")
+    api.nodes()
+    api.close()
+
+
+def test_a_token_that_the_server_no_longer_knows_is_fetched_again_at_once(kube_server: RunningKube) -> None:
+    """Also within its time: a rotated token must not cost five minutes, nor a change."""
+    tokens = iter(["expired", kube_server.admin_token])
+    api = client(config.told(kube_server.url, lambda: next(tokens), StillClock(), kube_server.ca_pem))
+    api.delete_secret("kube-system", "absent")
+    api.close()
+
+
+@pytest.mark.parametrize("style", ["data", "files"])
+def test_a_kubeconfig_as_k3s_writes_it_works(kube_server: RunningKube, tmp_path: Path, style: str) -> None:
+    chain, key = kube_server.client_certificate("admin", "system:masters")
+    parts = {"certificate-authority": kube_server.ca_pem, "client-certificate": chain, "client-key": key}
+    held = {}
+    for name, text in parts.items():
+        if style == "data":
+            held[f"{name}-data"] = base64.b64encode(text.encode()).decode()
+        else:
+            (tmp_path / f"{name}.pem").write_text(text)
+            held[name] = f"{name}.pem"
+    cluster = {key: value for key, value in held.items() if "authority" in key}
+    user = {key: value for key, value in held.items() if "client" in key}
+    kubeconfig = {
+        "current-context": "default",
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+        "clusters": [{"name": "default", "cluster": {"server": kube_server.url, **cluster}}],
+        "users": [{"name": "default", "user": user}],
+    }
+    path = tmp_path / "k3s.yaml"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    api = client(config.from_kubeconfig(path))
+    api.nodes()
+    api.close()
+
+
+def test_a_pod_finds_the_server_and_its_own_token(kube_server: RunningKube, tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text(kube_server.ca_pem)
+    (tmp_path / "token").write_text(kube_server.admin_token)
+    environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(kube_server.port)}
+    api = client(config.in_cluster(environment, tmp_path))
+    api.nodes()
+    api.close()
+
+
+# What the shipped role allows
+
+
+@pytest.fixture(scope="module")
+def account_token(kube_server: RunningKube) -> str:
+    """A token of the service account that the shipped role makes."""
+    for manifest in yaml.safe_load_all(ROLE.read_text()):
+        kube_server.call("POST", _collection(manifest), manifest)
+    return kube_server.token_of("holdfast", "holdfast")
+
+
+def _collection(manifest: dict[str, Any]) -> str:
+    version, plural = manifest["apiVersion"], f"{manifest['kind'].lower()}s"
+    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    namespace = manifest["metadata"].get("namespace")
+    return f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
+
+
+def test_every_call_of_the_port_works_with_the_shipped_role(real_world: RealWorld, account_token: str) -> None:
+    api = real_world.client(token=account_token)
+    real_world.make_node("one", annotations={"fence": "1"})
+    real_world.make_pod("web", node="one")
+    real_world.make_secret("kube-system", "one.node-password.k3s")
+    (node,) = api.nodes()
+    assert api.node("one") == node
+    (pod,) = api.pods()
+    assert api.pods_on("one") == [pod]
+    node = api.change_node(node, NodeChange(unschedulable=True, annotations={"fence": "2"}, expected={"fence": "1"}))
+    assert api.evict(pod) is Eviction.ACCEPTED
+    real_world.remove_pod("web")
+    real_world.make_pod("web", node="one")
+    assert api.evict(pod) is Eviction.GONE  # which reads the pod that took its place
+    for stream in (api.watch(api.all_nodes, "0", seconds=1), api.watch(api.all_pods, "0", seconds=1)):
+        assert stream.status == 200
+        stream.close()
+    api.delete_node(node)
+    api.delete_secret("kube-system", "one.node-password.k3s")
+    assert real_world.kube.nodes() == []
+    assert not real_world.has_secret("kube-system", "one.node-password.k3s")
+
+
+def test_what_the_role_does_not_allow_is_refused_with_verb_resource_and_remedy(
+    real_world: RealWorld, account_token: str
+) -> None:
+    api = real_world.client(token=account_token)
+    real_world.make_secret("default", "private")
+    with pytest.raises(KubeRefused, match=r"delete secrets default/private: 403: .*; grant it with deploy/.*role.yaml"):
+        api.delete_secret("default", "private")
+    assert real_world.has_secret("default", "private")
+
+
+EVERYWHERE = {
+    *((verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
+    *((verb, "pods") for verb in ("get", "list", "watch")),
+    ("create", "pods/eviction"),
+    ("list", "poddisruptionbudgets.policy"),
+}
+# What every account may ask about itself.
+ABOUT_ITSELF = {
+    ("create", "selfsubjectaccessreviews.authorization.k8s.io"),
+    ("create", "selfsubjectrulesreviews.authorization.k8s.io"),
+    ("create", "selfsubjectreviews.authentication.k8s.io"),
+}
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "*")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "allowed"),
+    [
+        ("", EVERYWHERE),
+        ("default", EVERYWHERE),
+        ("kube-system", EVERYWHERE | {("delete", "secrets")}),
+    ],
+)
+def test_the_shipped_role_allows_that_and_nothing_more(
+    kube_server: RunningKube, account_token: str, namespace: str, allowed: set[tuple[str, str]]
+) -> None:
+    """Every verb on every resource that the server has, asked as the account itself."""
+    resources = _resources(kube_server)
+    assert {resource for _, resource in allowed} <= resources
+    may = {
+        (verb, resource)
+        for verb, resource in itertools.product(VERBS, sorted(resources | {"*"}))
+        if _may(kube_server, account_token, verb, resource, namespace)
+    }
+    assert may - ABOUT_ITSELF == allowed
+
+
+def _resources(server: RunningKube) -> set[str]:
+    groups = server.call("GET", "/apis")["groups"]
+    found = {resource["name"] for resource in server.call("GET", "/api/v1")["resources"]}
+    for group in groups:
+        listed = server.call("GET", f"/apis/{group['preferredVersion']['groupVersion']}")["resources"]
+        for name, _, subresource in (resource["name"].partition("/") for resource in listed):
+            found.add(f"{name}.{group['name']}" + (f"/{subresource}" if subresource else ""))
+    return found
+
+
+def _may(server: RunningKube, token: str, verb: str, resource: str, namespace: str) -> bool:
+    whole, _, subresource = resource.partition("/")
+    name, _, group = whole.partition(".")
+    asked = {"verb": verb, "resource": name, "group": group, "subresource": subresource, "namespace": namespace}
+    review = {"spec": {"resourceAttributes": asked}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return bool(server.call("POST", path, review, token=token)["status"]["allowed"])
+
+
+def test_no_answer_of_ours_ever_shows_a_token(kube_server: RunningKube, caplog: pytest.LogCaptureFixture) -> None:
+    canary = "canary-4f1d"
+    access = access_to(kube_server, token=FixedToken(canary))
+    with caplog.at_level("DEBUG"):
+        told = refusal(access)
+    assert canary not in json.dumps([told, repr(access), caplog.text])
+    assert caplog.text
