@@ -10,11 +10,10 @@ from holdfast.kernel.ids import InstanceId
 def leaving_order(workers: Iterable[Worker], preferred: frozenset[InstanceId] = frozenset()) -> list[Worker]:
     """The workers in the order in which they may leave. `preferred` ones (a rebalance hint) come first.
 
-    The newest of all is not among them: it was launched for a reason that may still hold.
+    The newest of several is not among them: it was launched for a reason that may still hold.
     """
     staying = sorted(workers, key=_age)
-    newest = staying[-1:] if len(staying) > 1 else []
-    candidates = [worker for worker in staying if worker not in newest]
+    candidates = staying[:-1] if len(staying) > 1 else list(staying)
     fill = Counter(worker.machine.zone for worker in staying)
     several = len(fill) > 1
     order: list[Worker] = []
@@ -42,6 +41,8 @@ def targets(
     remaining = list(workers)
     chosen: list[InstanceId] = []
     barred: set[InstanceId] = {worker.id for worker in remaining if not may_leave(worker)}
+    if len(remaining) > 1:
+        barred.add(max(remaining, key=_age).id)  # protected also when those before it have been chosen
     while len(chosen) < count:
         next_one = next((worker for worker in leaving_order(remaining, preferred) if worker.id not in barred), None)
         if next_one is None:

@@ -1,0 +1,69 @@
+"""A drain: who is asked to leave, who is left alone, and who forbids it. Every line of the seed's list."""
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.cluster.drain import DrainRules, drain_view
+from holdfast.kernel.instants import Instant
+from holdfast.ports.kube import Pod, PodPhase
+
+POD = Pod("default", "web-1", "uid-1", "node-1", PodPhase.RUNNING, Instant(0), controller="ReplicaSet")
+RULES = DrainRules()
+
+
+def test_an_ordinary_pod_is_evicted() -> None:
+    view = drain_view([POD], RULES)
+    assert view.to_evict == (POD,)
+    assert not view.is_drained
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        replace(POD, controller="DaemonSet"),
+        replace(POD, controller="DaemonSet", namespace="kube-system", priority_class="system-node-critical"),
+        replace(POD, is_mirror=True, controller="Node", namespace="kube-system"),
+        replace(POD, phase=PodPhase.SUCCEEDED),
+        replace(POD, phase=PodPhase.FAILED, controller=""),
+    ],
+    ids=["a DaemonSet's", "a critical DaemonSet's", "a mirror pod", "succeeded", "failed"],
+)
+def test_what_a_drain_ignores_is_neither_evicted_nor_in_the_way(pod: Pod) -> None:
+    assert drain_view([pod], RULES).is_drained
+
+
+@pytest.mark.parametrize(
+    ("pod", "because"),
+    [
+        (replace(POD, priority_class="system-node-critical"), "system-node-critical"),
+        (replace(POD, priority_class="system-cluster-critical"), "system-cluster-critical"),
+        (replace(POD, namespace="kube-system"), "kube-system"),
+        (replace(POD, annotations={"holdfast.dev/do-not-evict": "true"}), "do-not-evict"),
+        (replace(POD, annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}), "safe-to-evict"),
+        (replace(POD, annotations={"karpenter.sh/do-not-disrupt": "true"}), "do-not-disrupt"),
+        (replace(POD, controller=""), "nothing would make it again"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_pod_that_must_not_be_moved_forbids_the_drain(pod: Pod, because: str) -> None:
+    view = drain_view([POD, pod], RULES)
+    assert view.blocked_by is not None
+    assert because in view.blocked_by
+    assert str(pod) in view.blocked_by
+    assert not drain_view([pod], RULES).is_drained
+
+
+def test_local_storage_and_pods_of_nobody_are_a_matter_of_policy() -> None:
+    local, unmanaged = replace(POD, has_local_storage=True), replace(POD, controller="")
+    assert drain_view([local], RULES).to_evict == (local,)
+    assert drain_view([local], DrainRules(evict_local_storage=False)).blocked_by is not None
+    assert drain_view([unmanaged], DrainRules(evict_unmanaged=True)).to_evict == (unmanaged,)
+
+
+def test_a_pod_on_its_way_out_is_waited_for() -> None:
+    leaving = replace(POD, is_deleting=True)
+    view = drain_view([leaving], RULES)
+    assert view.to_evict == ()
+    assert view.leaving == (leaving,)
+    assert not view.is_drained
