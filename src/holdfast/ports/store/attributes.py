@@ -67,23 +67,23 @@ class Attribute:
     # Updates
 
     def set_to(self, value: Value) -> Update:
-        return Update((updates.SetTo(self.path, canonical(value, str(self.path))),))
+        return Update((updates.SetTo(self.path, canonical(value, self.path)),))
 
     def set_if_absent(self, value: Value) -> Update:
-        return Update((updates.SetIfAbsent(self.path, canonical(value, str(self.path))),))
+        return Update((updates.SetIfAbsent(self.path, canonical(value, self.path)),))
 
     def plus(self, number: int | Decimal) -> Update:
         """Add to a number; an absent one counts as 0."""
-        exact = canonical(number, str(self.path))
+        exact = canonical(number, self.path)
         if type(exact) not in (int, Decimal):
             raise BadRequest(f"{self.path}: {number!r} is not a number that can be added")
         return Update((updates.Plus(self.path, exact),))
 
     def add_elements(self, elements: Iterable[str] | Iterable[int]) -> Update:
-        return Update((updates.AddElements(self.path, canonical(frozenset(elements), str(self.path))),))
+        return Update((updates.AddElements(self.path, canonical(frozenset(elements), self.path)),))
 
     def drop_elements(self, elements: Iterable[str] | Iterable[int]) -> Update:
-        return Update((updates.DropElements(self.path, canonical(frozenset(elements), str(self.path))),))
+        return Update((updates.DropElements(self.path, canonical(frozenset(elements), self.path)),))
 
     def remove(self) -> Update:
         return Update((updates.Remove(self.path),))

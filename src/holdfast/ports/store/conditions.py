@@ -54,7 +54,7 @@ class Compare(Condition):
     value: Value
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", canonical(self.value, str(self.path)))
+        object.__setattr__(self, "value", canonical(self.value, self.path))
         if self.operator in _ORDER and type_name(self.value) not in _ORDERED:
             raise BadRequest(f"{self}: only text, numbers and bytes have an order")
 
@@ -122,7 +122,7 @@ class BeginsWith(Condition):
     prefix: str
 
     def __post_init__(self) -> None:
-        if not isinstance(canonical(self.prefix, str(self.path)), str):
+        if not isinstance(canonical(self.prefix, self.path), str):
             raise BadRequest(f"{self.path}: a prefix is text, not {shown(self.prefix)}")
 
     def holds(self, item: Item | None) -> bool:
@@ -141,7 +141,7 @@ class Contains(Condition):
     element: str | int
 
     def __post_init__(self) -> None:
-        if type_name(canonical(self.element, str(self.path))) not in ("S", "N"):
+        if type_name(canonical(self.element, self.path)) not in ("S", "N"):
             raise BadRequest(f"{self.path}: an element is text or a number, not {shown(self.element)}")
 
     def holds(self, item: Item | None) -> bool:

@@ -6,6 +6,7 @@ of our tables needs them: so every backend refuses them.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from holdfast.kernel.errors import BadRequest
@@ -64,7 +65,7 @@ class Billing(StrEnum):
     PROVISIONED = "provisioned"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """A table as declared. `name` is its default; the setting named `setting` may give it another."""
 
@@ -80,11 +81,11 @@ class Table:
     read_units: int = 5  # reserved when provisioned; auto scaling starts from here
     write_units: int = 5
 
-    @property
+    @cached_property
     def key_attributes(self) -> tuple[str, ...]:
         return (self.partition,) if self.sort is None else (self.partition, self.sort)
 
-    @property
+    @cached_property
     def index_key_attributes(self) -> tuple[str, ...]:
         """Each once, in the order of the indexes, without the table's own keys."""
         names = dict.fromkeys(name for index in self.indexes for name in index.key_attributes)

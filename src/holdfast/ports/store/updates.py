@@ -12,7 +12,7 @@ from itertools import combinations
 
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store.paths import MISSING, Path
-from holdfast.ports.store.values import Item, Value, canonical, copied, shown, type_name
+from holdfast.ports.store.values import Item, Value, canonical, copied_value, shown, type_name
 
 # Wide enough that no sum is rounded here: one that needs more than 38 digits is refused, not cut.
 _EXACT = Context(prec=300)
@@ -89,7 +89,7 @@ class Update:
     def __post_init__(self) -> None:
         for change in self.changes:
             _check(change)
-        for one, other in combinations(self.changes, 2):
+        for one, other in combinations(self.changes, 2) if len(self.changes) > 1 else ():
             if one.path.name == other.path.name and one.path.overlaps(other.path):
                 raise BadRequest(f"update: {one.path} and {other.path} overlap; one update changes a place once")
 
@@ -106,8 +106,11 @@ class Update:
 
     def applied(self, item: Item) -> Item:
         """The item that the update makes of this one, which itself is left as it is."""
-        after = copied(item)
-        for change in sorted(self.changes, key=_position):
+        # What is not changed is shared with the old item; what is changed inside an attribute is copied first.
+        after = dict(item)
+        for change in sorted(self.changes, key=_position) if len(self.changes) > 1 else self.changes:
+            if len(change.path.parts) > 1 and change.path.name in after:
+                after[change.path.name] = copied_value(after[change.path.name])
             _apply(change, after)
         return after
 
@@ -186,7 +189,7 @@ def _sum(path: Path, base: Value, number: int | Decimal) -> Value:
         if isinstance(base, int) and isinstance(number, int)
         else _EXACT.add(Decimal(base), Decimal(number))
     )
-    return canonical(total, str(path))
+    return canonical(total, path)
 
 
 def _as_set(path: Path, found: Value, elements: frozenset[str] | frozenset[int]) -> frozenset[Value]:

@@ -26,35 +26,47 @@ _SHOWN_CHARACTERS: Final = 120
 
 
 def canonical_item(item: Mapping[str, Value]) -> Item:
-    """The item as every backend will hand it back, or BadRequest with the path of what is wrong."""
+    """The item as every backend will hand it back, or BadRequest with the attribute that is wrong."""
     return {_checked_name(name): canonical(value, name) for name, value in item.items()}
 
 
-def canonical(value: Value, where: str = "value", depth: int = 1) -> Value:
-    """One value in the form in which it is read back: 1.50 as 1.5, tuples as lists, sets as frozensets."""
+def canonical(value: Value, where: object = "value") -> Value:
+    """One value in the form in which it is read back: 1.50 as 1.5, tuples as lists, sets as frozensets.
+
+    `where` is what an error names; it becomes text only then.
+    """
+    try:
+        return _canonical(value, 1)
+    except BadRequest as error:
+        raise BadRequest(f"{where}: {error}") from error
+
+
+def _canonical(value: Value, depth: int) -> Value:
     kind = type(value)
     if kind is str:
-        return _checked_text(value, where)
+        return value if value.isascii() else _checked_text(value)
+    if kind is int:
+        return value if -_SMALL_INT < value < _SMALL_INT else _canonical_number(value)
     if kind is bool or value is None or kind is bytes:
         return value
-    if kind is int or kind is Decimal:
-        return _canonical_number(value, where)
+    if kind is Decimal:
+        return _canonical_number(value)
     if kind is list or kind is tuple:
-        _check_depth(where, depth)
-        return [canonical(element, f"{where}[{n}]", depth + 1) for n, element in enumerate(value)]
+        _check_depth(depth)
+        return [_canonical(element, depth + 1) for element in value]
     if kind is set or kind is frozenset:
-        return _canonical_set(value, where)
+        return _canonical_set(value)
     if isinstance(value, Mapping):
-        _check_depth(where, depth)
-        return {_checked_name(k): canonical(v, f"{where}.{k}", depth + 1) for k, v in value.items()}
+        _check_depth(depth)
+        return {_checked_name(name): _canonical(element, depth + 1) for name, element in value.items()}
     if isinstance(value, float):
-        raise BadRequest(f"{where}: {value!r} is a float; a number must be exact: an int or a Decimal")
-    raise BadRequest(f"{where}: a value of type {kind.__name__} cannot be stored")
+        raise BadRequest(f"{value!r} is a float; a number must be exact: an int or a Decimal")
+    raise BadRequest(f"a value of type {kind.__name__} cannot be stored")
 
 
 def copied(item: Item) -> Item:
     """A copy that shares nothing that can be changed."""
-    return {name: _copied_value(value) for name, value in item.items()}
+    return {name: copied_value(value) for name, value in item.items()}
 
 
 def type_name(value: Value) -> str:
@@ -129,36 +141,33 @@ _TYPE_NAMES: Final[dict[type, str]] = {
 def _checked_name(name: Any) -> str:
     if type(name) is not str or not name:
         raise BadRequest(f"attribute name {name!r}: expected text that is not empty")
-    return _checked_text(name, "attribute name")
+    return name if name.isascii() else _checked_text(name)
 
 
-def _checked_text(text: str, where: str) -> str:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise BadRequest(f"{where}: text with a lone surrogate (at {error.start}) cannot be stored") from error
+def _checked_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"text with a lone surrogate (at {error.start}) cannot be stored") from error
     return text
 
 
-def _check_depth(where: str, depth: int) -> None:
+def _check_depth(depth: int) -> None:
     if depth > NESTING_MOST:
-        raise BadRequest(f"{where[:80]}…: nested deeper than {NESTING_MOST} levels")
+        raise BadRequest(f"nested deeper than {NESTING_MOST} levels")
 
 
-def _canonical_number(number: int | Decimal, where: str) -> int | Decimal:
-    if type(number) is int and -_SMALL_INT < number < _SMALL_INT:
-        return number
+def _canonical_number(number: int | Decimal) -> int | Decimal:
     exact = Decimal(number)
     if not exact.is_finite():
-        raise BadRequest(f"{where}: {number} is not a finite number")
+        raise BadRequest(f"{number} is not a finite number")
     if exact.is_zero():
         return 0
     digits = len(_significant_digits(exact))
     if digits > _DIGITS_MOST:
-        raise BadRequest(f"{where}: a number of {digits} digits; at most {_DIGITS_MOST} are kept exactly")
+        raise BadRequest(f"a number of {digits} digits; at most {_DIGITS_MOST} are kept exactly")
     if not _MAGNITUDE_LEAST <= exact.adjusted() <= _MAGNITUDE_MOST:
-        raise BadRequest(f"{where}: a number of magnitude 1E{exact.adjusted():+d}; expected 1E-130 to 1E+125")
+        raise BadRequest(f"a number of magnitude 1E{exact.adjusted():+d}; expected 1E-130 to 1E+125")
     if exact == exact.to_integral_value():
         return int(exact)
     # Built from its digits: Decimal.normalize() would round to the context's 28 digits.
@@ -175,22 +184,22 @@ def _significant_digits(number: Decimal) -> tuple[int, ...]:
     return tuple(digits)
 
 
-def _canonical_set(values: set[Any] | frozenset[Any], where: str) -> frozenset[Any]:
+def _canonical_set(values: set[Any] | frozenset[Any]) -> frozenset[Any]:
     if not values:
-        raise BadRequest(f"{where}: an empty set cannot be stored; leave the attribute out")
-    elements = frozenset(canonical(value, where) for value in values)
+        raise BadRequest("an empty set cannot be stored; leave the attribute out")
+    elements = frozenset(_canonical(value, 1) for value in values)
     kinds = {_TYPE_NAMES.get(type(element), "?") for element in elements}
     if len(kinds) > 1 or not kinds <= {"S", "N", "B"}:
-        raise BadRequest(f"{where}: a set holds only text, only numbers or only bytes; found {sorted(kinds)}")
+        raise BadRequest(f"a set holds only text, only numbers or only bytes; found {sorted(kinds)}")
     return elements
 
 
-def _copied_value(value: Value) -> Value:
+def copied_value(value: Value) -> Value:
     kind = type(value)
     if kind is list:
-        return [_copied_value(element) for element in value]
+        return [copied_value(element) for element in value]
     if kind is dict:
-        return {name: _copied_value(element) for name, element in value.items()}
+        return {name: copied_value(element) for name, element in value.items()}
     return value
 
 
