@@ -11,6 +11,7 @@ from holdfast.adapters.dynamodb import DynamoStore
 from holdfast.adapters.dynamodb_calls import DynamoCalls
 from holdfast.adapters.dynamodb_tables import DynamoTables
 from holdfast.adapters.sqlite import SqliteTables, sqlite_store
+from holdfast.adapters.system_clock import SystemClock
 from holdfast.entrypoints.tables import Tables
 from holdfast.ports.store import Index, Key, Projection, Query, Store, Table
 from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, TableAdmin, differences
@@ -49,7 +50,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield Place(SqliteTables(path, clock), lambda tables: sqlite_store(path, clock, tables=tables), "")
     else:
         shared: DynamoCalls = request.getfixturevalue("calls_of")
-        calls = DynamoCalls(shared.transport, clock)
+        # The real clock: an index is built beside us, and waiting for it must take time.
+        calls = DynamoCalls(shared.transport, SystemClock())
         yield Place(DynamoTables(calls), lambda _: DynamoStore(calls), f".t{next(_NUMBERS)}")
 
 
