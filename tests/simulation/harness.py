@@ -13,13 +13,14 @@ from holdfast.cluster.state import ClusterState, read_state
 from holdfast.cluster.tick import Cluster, tick
 from holdfast.kernel.errors import Retryable
 from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
 from holdfast.ports.machines import Machine, Machines
 from holdfast.ports.store import Item, Key, Store
 from holdfast.ports.store.tables import STATE
 from holdfast.simulator.ec2 import SimulatedEc2
 from holdfast.simulator.gate import Gate, Killed
-from holdfast.simulator.world import ZONES, Bootstrap, World
+from holdfast.simulator.world import DAWN, ZONES, Bootstrap, World
 
 TAGS = {"Cluster": "k3s", "Role": "worker"}
 BOOTSTRAP = Bootstrap(INSTANCE_LABEL, UNVERIFIED_TAINT, ACTION_TAG)
@@ -36,9 +37,10 @@ class Stage:
         choices: Choices | None = None,
         workers: int = 2,
         open_store: Callable[[Clock], Store] = memory_store,
+        start: Instant = DAWN,
         open_machines: Callable[[SimulatedEc2], Machines] = lambda ec2: ec2,
     ) -> None:
-        self.world = World(seed, BOOTSTRAP)
+        self.world = World(seed, BOOTSTRAP, start=start)
         self.clock = self.world.timeline
         self.store = open_store(self.clock)
         self.machines = open_machines(self.world.ec2)

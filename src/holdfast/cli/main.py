@@ -2,6 +2,7 @@
 
 import click
 
+from holdfast.cli.cluster import explain_command, pause_command, resume_command, status_command
 from holdfast.cli.commands import Commands
 from holdfast.cli.run import run_command
 from holdfast.cli.settings import settings_command
@@ -25,7 +26,15 @@ def cli() -> None:
     """Keeps the right number of EC2 machines under K3s pods and GitHub Actions jobs."""
 
 
-for command in (run_command, settings_command, tables_commands):
+for command in (
+    run_command,
+    status_command,
+    explain_command,
+    pause_command,
+    resume_command,
+    settings_command,
+    tables_commands,
+):
     cli.add_command(command)
 
 

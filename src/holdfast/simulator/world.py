@@ -38,9 +38,10 @@ class World:
         pods_per_node: int = 10,
         habits: Ec2Habits | None = None,
         join_seconds: tuple[float, float] = (30.0, 60.0),
+        start: Instant = DAWN,
     ) -> None:
         self.chance = random.Random(seed)  # noqa: S311 -- a simulation wants chance that can be repeated
-        self.timeline = Timeline(DAWN)
+        self.timeline = Timeline(start)
         self.subnets = [Subnet(f"subnet-{zone}", zone, 200) for zone in zones]
         self.ec2 = SimulatedEc2(self.timeline, self.chance, self.subnets, habits)
         self.k3s = SimulatedK3s(self.timeline, self.chance, pods_per_node)
