@@ -24,7 +24,13 @@ _INT_MOST: Final = 2**63 - 1
 
 
 def encoded(item: Item) -> str:
-    return _ENCODER.encode({name: _tagged(value) for name, value in item.items()}).decode()
+    # Most attributes are plain text and small numbers: only the others are looked into.
+    tagged = item.copy()
+    for name, value in item.items():
+        kind = type(value)
+        if kind is not str and kind is not bool and (kind is not int or not _INT_LEAST <= value <= _INT_MOST):
+            tagged[name] = _tagged(value)
+    return _ENCODER.encode(tagged).decode()
 
 
 def decoded(text: str, table: str, key: Key | None = None) -> Item:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store import updates
@@ -89,5 +90,7 @@ class Attribute:
         return Update((updates.Remove(self.path),))
 
 
+@lru_cache(maxsize=1024)
 def attr(name: str) -> Attribute:
+    """The attribute of this name. Remembered: the same few names are said again and again, on every write."""
     return Attribute(Path((name,)))
