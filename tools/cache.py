@@ -29,7 +29,7 @@ def one_at_a_time(what: str) -> Iterator[None]:
     The system drops the lock when the last holder dies; children may hold it too.
     """
     with (cache_directory() / f"{what}.lock").open("w") as lock:
-        os.set_inheritable(lock.fileno(), True)  # noqa: FBT003  it takes no name
+        os.set_inheritable(lock.fileno(), True)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
