@@ -46,8 +46,10 @@ class HttpAnswer:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class _Address:
+    """An address in parts; it shows itself without the last two."""
+
     scheme: str
     host: str
     port: int | None
@@ -57,6 +59,8 @@ class _Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}" + (f":{self.port}" if self.port else "")
+
+    __repr__ = __str__
 
 
 class HttpPlace:
@@ -131,7 +135,8 @@ class HttpPlace:
             left_seconds = end_seconds - self._clock.monotonic_seconds()
             if left_seconds <= 0:
                 raise HttpFailed(f"{self}: the answer took over {self._limits.whole_seconds:g} s")
-            line.settimeout(left_seconds)
+            if line.fileno() >= 0:  # closed already, when the answer's last byte was in this piece
+                line.settimeout(left_seconds)
         return b"".join(pieces)
 
 

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from threading import RLock
 from typing import Final
 
 from holdfast.kernel.ids import InstanceId
@@ -26,6 +27,15 @@ class Workload:
     template: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A disruption budget: so many of the pods with this label must stay healthy."""
+
+    namespace: str
+    app: str
+    least_available: int
+
+
 class SimulatedK3s:
     """Implements `holdfast.ports.kube.Kube`."""
 
@@ -37,6 +47,9 @@ class SimulatedK3s:
         self._machine_of: dict[str, InstanceId] = {}
         self._pods: dict[str, Pod] = {}
         self._workload_of: dict[str, str] = {}
+        self._app_of: dict[str, str] = {}
+        self._budgets: dict[str, Budget] = {}
+        self._lock = RLock()  # tests ask from several threads, as a real cluster is asked
         self._workloads: dict[str, Workload] = {}
         self.secrets: set[tuple[str, str]] = set()
         self._version = 0
@@ -62,14 +75,21 @@ class SimulatedK3s:
         return self._on(node)
 
     def change_node(self, node: Node, change: NodeChange) -> Node:
+        with self._lock:
+            return self._change_node(node, change)
+
+    def _change_node(self, node: Node, change: NodeChange) -> Node:
         self._answer()
         found = self._nodes.get(node.name)
         if found is None or found.uid != node.uid:
-            raise NodeChanged(f"node {node.name} is gone", None)
+            raise NodeChanged(f"node {node.name} is gone", found)
         expected = all(found.annotations.get(name) == value for name, value in change.expected.items())
         same_version = change.expected_version in (None, found.resource_version)
         # An annotation that must be absent is tested by the version, as a JSON patch cannot say it.
         if None in change.expected.values() and found.resource_version != node.resource_version:
+            same_version = False
+        # A taint is removed from the list that was read: it must still be that list.
+        if change.remove_taint is not None and found.taints != node.taints:
             same_version = False
         if not expected or not same_version:
             raise NodeChanged(f"node {node.name} was changed by somebody else", found)
@@ -89,7 +109,7 @@ class SimulatedK3s:
             return Eviction.GONE
         if found.is_deleting:
             return Eviction.ACCEPTED
-        if self._budget_is_used_up(found):
+        if self._is_blocked(found):
             return Eviction.BLOCKED
         self._pods[pod.uid] = replace(found, is_deleting=True)
         self._timeline.after(GRACE_SECONDS, lambda: self._remove_pod(pod.uid))
@@ -135,6 +155,21 @@ class SimulatedK3s:
         """Start a workload, or change how many pods it has."""
         self._workloads[workload.name] = workload
         self._reconcile()
+
+    def put_pod(self, pod: Pod, app: str = "") -> None:
+        """A pod as it is from now on."""
+        self._pods[pod.uid] = pod
+        self._app_of[pod.uid] = app
+
+    def put_budget(self, name: str, budget: Budget) -> None:
+        self._budgets[name] = budget
+
+    def remove_pod(self, uid: str) -> None:
+        """At once, as when its kubelet has stopped it."""
+        self._remove_pod(uid)
+
+    def new_uid(self) -> str:
+        return self._new_uid()
 
     def cpu(self) -> float | None:
         """How busy the nodes are; None without any."""
@@ -216,6 +251,16 @@ class SimulatedK3s:
 
     def _takes_pods(self, node: Node, load: int) -> bool:
         return node.is_ready and not node.is_unschedulable and not node.taints and load < self._pods_per_node
+
+    def _is_blocked(self, pod: Pod) -> bool:
+        mine = [b for b in self._budgets.values() if (b.namespace, b.app) == (pod.namespace, self._app_of.get(pod.uid))]
+        if len(mine) > 1:
+            return True  # the server cannot weigh two
+        if mine:
+            apps = (other for uid, other in self._pods.items() if self._app_of.get(uid) == mine[0].app)
+            healthy = sum(1 for other in apps if other.phase is PodPhase.RUNNING and not other.is_deleting)
+            return healthy - 1 < mine[0].least_available
+        return self._budget_is_used_up(pod)
 
     def _budget_is_used_up(self, pod: Pod) -> bool:
         workload = self._workloads.get(self._workload_of.get(pod.uid, ""))

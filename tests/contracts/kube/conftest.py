@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import REAL
+from tests.contracts.kube.simulated import SimulatedWorld
 from tests.contracts.kube.worlds import RealWorld, World
 from tests.servers import kube_apiserver
 from tests.servers.kube_apiserver import RunningKube
 
-WORLDS = [pytest.param("real", marks=pytest.mark.real)]
+WORLDS = ["simulated", pytest.param("real", marks=pytest.mark.real)]
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,11 @@ def real_world(kube_server: RunningKube) -> Iterator[RealWorld]:
     world.clear()
     yield world
     world.close()
+
+
+@pytest.fixture
+def simulated_world() -> SimulatedWorld:
+    return SimulatedWorld()
 
 
 @pytest.fixture(params=WORLDS)

@@ -12,11 +12,13 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from holdfast.adapters.kube.calls import KubeCalls, Refusal, translated
+from holdfast.adapters.kube.config import Access
 from holdfast.adapters.kube.objects import Unreadable, WireNode, WirePod
 from holdfast.adapters.kube.patches import patch_of, unmet
 from holdfast.adapters.kube.reader import Reader, node_reader, pod_reader
-from holdfast.adapters.kube.transport import Request, Stream, path_of
+from holdfast.adapters.kube.transport import HttpTransport, Request, Stream, path_of
 from holdfast.kernel.errors import BadRequest
+from holdfast.ports.clock import Clock
 from holdfast.ports.kube import Eviction, KubeUnavailable, Node, NodeChange, NodeChanged, Pod
 
 _log = logging.getLogger(__name__)
@@ -188,6 +190,11 @@ class KubeApi:
             raise KubeUnavailable(f"Kubernetes, get pods {pod}: {error}") from error
         _log.info("pod %s stays for now: %s", pod, refusal)
         return Eviction.BLOCKED
+
+
+def kube_api(access: Access, clock: Clock, *, kept_annotations: Container[str] | None = None) -> KubeApi:
+    """The client for a server that is reached so."""
+    return KubeApi(KubeCalls(HttpTransport(access), clock), kept_annotations=kept_annotations)
 
 
 class _Expired(Exception):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from holdfast.kernel.errors import BadSetting, NeedsOperator
 from holdfast.ports.clock import Clock
 from holdfast.ports.kube import KubeRefused
 
@@ -20,8 +21,10 @@ class Token(Protocol):
 
 
 class FixedToken:
+    """The token that a kubeconfig holds."""
+
     def __init__(self, value: str) -> None:
-        self._value = fit_for_a_header(value, "the kubeconfig")
+        self._value = _fit(value, "the kubeconfig", BadSetting)
 
     def value(self) -> str:
         return self._value
@@ -42,7 +45,7 @@ class FileToken:
         try:
             found = self._path.stat()
             if (at := (found.st_mtime_ns, found.st_ino)) != self._read_at:
-                self._value = fit_for_a_header(self._path.read_text(encoding="utf-8"), str(self._path))
+                self._value = _fit(self._path.read_text(encoding="utf-8"), str(self._path))
                 self._read_at = at
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not text"
@@ -66,7 +69,7 @@ class FetchedToken:
     def value(self) -> str:
         now_seconds = self._clock.monotonic_seconds()
         if now_seconds >= self._until_seconds:
-            self._value = fit_for_a_header(self._fetch(), "the parameter store")
+            self._value = _fit(self._fetch(), "the parameter store")
             self._until_seconds = now_seconds + self._kept_seconds
         return self._value
 
@@ -74,11 +77,9 @@ class FetchedToken:
         self._until_seconds = float("-inf")
 
 
-def fit_for_a_header(text: str, where: str) -> str:
+def _fit(text: str, where: str, error: type[NeedsOperator] = KubeRefused) -> str:
     """The token without white space around it. HTTP would refuse a bad one, but with a message that quotes it."""
     token = text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise KubeRefused(
-            f"the token from {where} is empty, or has characters that no token has; put a valid one there"
-        )
+        raise error(f"the token from {where} is empty or has characters that no token has; put a valid one there")
     return token

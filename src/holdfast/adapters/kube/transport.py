@@ -108,7 +108,7 @@ class HttpTransport:
         self._pool = urllib3.HTTPSConnectionPool(
             access.server.host,
             access.server.port,
-            maxsize=4,
+            maxsize=8,
             ssl_context=access.ssl_context(),
             server_hostname=access.server_name,
             retries=False,

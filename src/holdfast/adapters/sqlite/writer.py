@@ -98,6 +98,7 @@ class GroupCommit:
         with self._lock:
             if self._is_closed:
                 return
+            last.turn.acquire()
             self._join(last)
             self._is_closed = True
         self._seen_through(last)
@@ -108,8 +109,13 @@ class GroupCommit:
     def _seen_through(self, mine: _Writer) -> _Writer:
         interrupt: BaseException | None = None
         while not mine.has_left:
+            # Two loops: a second interrupt may come just as the inner one turns, where no `except` reaches.
             try:
-                self._go_on(mine)
+                while not mine.has_left:
+                    try:
+                        self._go_on(mine)
+                    except BaseException as error:
+                        interrupt = error
             except BaseException as error:
                 interrupt = error
         if interrupt is not None:
@@ -119,6 +125,7 @@ class GroupCommit:
     def _go_on(self, mine: _Writer) -> None:
         """From wherever it is to its end. After an interrupt it is called again, so each step may come twice."""
         if not mine.has_joined:
+            mine.turn.acquire(blocking=False)
             with self._lock:
                 self._join(mine)
         while not mine.is_awake:
@@ -132,23 +139,21 @@ class GroupCommit:
         mine.has_left = True
 
     def _join(self, mine: _Writer) -> None:
-        mine.has_joined = True
         if self._is_closed:
             mine.error = StoreUnavailable(f"{self._file.path} is closed; nothing was written")
-            mine.is_awake = mine.is_done = True
+            mine.is_awake = mine.is_done = mine.has_joined = True
             return
+        # No call in between: interrupts come at calls and loops, so this is done as a whole or not at all.
         if self._leader is None:
             self._leader = mine
             mine.is_awake = True
-        else:
-            mine.turn.acquire()
+        mine.has_joined = True
         self._queue.append(mine)
 
     def _lead(self, mine: _Writer) -> None:
         if not mine.has_begun:
             with self._lock:
-                mine.group, self._queue = self._queue, []
-                mine.has_begun = True
+                mine.group, self._queue, mine.has_begun = self._queue, [], True
             self._run(mine.group)
         elif not mine.is_done:
             self._give_up(mine.group)

@@ -1,0 +1,102 @@
+"""EventBridge's events from an SQS queue, for the daemon.
+
+A message is deleted after it was handled, so an event is handled at least once: handlers take repetitions. What cannot
+be handled is left, comes back after the queue's visibility time-out, and ends in the dead-letter queue after as many
+tries as the queue's redrive policy says. A queue without such a policy offers it again until it expires.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import boto3
+import msgspec
+
+from holdfast.adapters.aws import AwsError, aws_config, aws_errors, explained
+from holdfast.kernel.errors import HoldfastError, NeedsOperator
+from holdfast.kernel.text import cut, one_line
+
+if TYPE_CHECKING:
+    from types_boto3_sqs.client import SQSClient
+    from types_boto3_sqs.type_defs import MessageTypeDef
+
+Event = dict[str, Any]
+
+MESSAGES_MOST: Final = 10  # SQS gives no more at once
+WAIT_SECONDS: Final = 20  # SQS waits no longer
+_NO_QUEUE: Final = ("NonExistentQueue", "QueueDoesNotExist")
+
+log = logging.getLogger(__name__)
+
+
+def sqs_client(**options: Any) -> "SQSClient":
+    # Longer than the longest wait: an empty answer is not a lost one.
+    return boto3.client("sqs", config=aws_config(read_seconds=WAIT_SECONDS + 10), **options)
+
+
+class SqsEvents:
+    """One queue of events."""
+
+    def __init__(self, queue_url: str, client: "SQSClient | None" = None, *, wait_seconds: int = WAIT_SECONDS) -> None:
+        self._queue_url = queue_url
+        self._client = client or sqs_client()
+        self._wait_seconds = wait_seconds
+
+    def close(self) -> None:
+        self._client.close()
+
+    def handle_next(self, handle: Callable[[Event], None]) -> int:
+        """Wait for events, hand over each, and say how many were handled. Raises only when the queue cannot be read."""
+        return sum(self._handled(message, handle) for message in self._received())
+
+    def has_dead_letter_queue(self) -> bool:
+        """Whether what cannot be handled ends somewhere, instead of coming back until it expires."""
+        try:
+            with aws_errors():
+                answer = self._client.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=["RedrivePolicy"])
+        except AwsError as error:
+            raise self._explained(error) from error
+        return "RedrivePolicy" in answer.get("Attributes", {})
+
+    def _received(self) -> "list[MessageTypeDef]":
+        try:
+            with aws_errors():
+                answer = self._client.receive_message(
+                    QueueUrl=self._queue_url,
+                    MaxNumberOfMessages=MESSAGES_MOST,
+                    WaitTimeSeconds=self._wait_seconds,
+                    MessageSystemAttributeNames=["ApproximateReceiveCount"],
+                )
+        except AwsError as error:
+            raise self._explained(error) from error
+        return answer.get("Messages", [])
+
+    def _handled(self, message: "MessageTypeDef", handle: Callable[[Event], None]) -> bool:
+        name = message.get("MessageId", "")
+        tries = message.get("Attributes", {}).get("ApproximateReceiveCount", "?")
+        try:
+            handle(msgspec.json.decode(message.get("Body", ""), type=Event))
+        except (HoldfastError, msgspec.MsgspecError) as error:
+            log.warning("event %s not handled at try %s, left in the queue: %s", name, tries, one_line(str(error)))
+            return False
+        except Exception:
+            # A mistake of ours. Still, the next message must not wait for it.
+            log.exception("event %s not handled at try %s, left in the queue", name, tries)
+            return False
+        self._delete(message)
+        return True
+
+    def _delete(self, message: "MessageTypeDef") -> None:
+        try:
+            with aws_errors():
+                self._client.delete_message(QueueUrl=self._queue_url, ReceiptHandle=message.get("ReceiptHandle", ""))
+        except AwsError as error:
+            log.warning(
+                "event %s was handled, but not deleted; it will come again: %s", message.get("MessageId"), error
+            )
+
+    def _explained(self, error: AwsError) -> Exception:
+        what = f"SQS queue {cut(self._queue_url, 200)}"
+        if error.code.endswith(_NO_QUEUE):
+            return NeedsOperator(f"{what}: does not exist in this region and account; create it, or name another")
+        return explained(error, what)

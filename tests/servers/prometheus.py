@@ -1,0 +1,52 @@
+"""Prometheus: the real one, from Debian's package `prometheus`, scraping what a test serves."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.servers import processes
+
+
+class Unavailable(Exception):
+    """Prometheus cannot run here; the message is one sentence that says why."""
+
+
+def start(directory: Path, targets: Mapping[str, str]) -> processes.RunningServer:
+    """A server that scrapes each target (job name to host:port) every second, with its files in the directory."""
+    program = shutil.which("prometheus")
+    if program is None:
+        raise Unavailable("There is no prometheus on this machine; Debian's package has that name.")
+    file = directory / "prometheus.yml"
+    file.write_text(_configuration(targets), encoding="utf-8")
+    return processes.start("prometheus", lambda port: _command(program, file, port), directory, ready=_is_ready)
+
+
+def _command(program: str, file: Path, port: int) -> list[str]:
+    return [
+        program,
+        f"--config.file={file}",
+        f"--storage.tsdb.path={file.parent / 'data'}-{port}",
+        f"--web.listen-address={processes.HOST}:{port}",
+    ]
+
+
+def _configuration(targets: Mapping[str, str]) -> str:
+    jobs = "".join(
+        f"  - job_name: {name}\n    static_configs:\n      - targets: ['{target}']\n"
+        for name, target in targets.items()
+    )
+    return f"global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\nscrape_configs:\n{jobs}"
+
+
+def _is_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection(processes.HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/-/ready")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
