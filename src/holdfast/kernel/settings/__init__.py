@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from holdfast.kernel.settings.bootstrap import BootstrapSettings
 from holdfast.kernel.settings.cluster import ClusterSettings
 from holdfast.kernel.settings.declaring import Derived, Setting, setting, settings_of
 from holdfast.kernel.settings.kinds import Address, Choice, Location, Seconds, StoreAddress, Text, Whole
@@ -36,7 +37,7 @@ def _table_name(default: str, holds: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ClusterSettings):
+class Settings(BootstrapSettings, ClusterSettings):
     """Every setting of Holdfast: the name of an attribute is the setting's name in lower case."""
 
     log_level: LogLevel = setting(

@@ -38,6 +38,20 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Maybe(Generic[T]):
+    """What may be left out. Empty text is the same as leaving it out: templates often pass on an empty variable."""
+
+    kind: Kind[T]
+
+    @property
+    def expected(self) -> str:
+        return self.kind.expected
+
+    def parse(self, given: object) -> T | None:
+        return None if given == "" else self.kind.parse(given)
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """A file or a directory. Relative to the working directory, also when a file elsewhere names it."""
 

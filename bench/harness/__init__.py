@@ -1,0 +1,1 @@
+"""What all benchmarks share: how one is found, run, measured and reported."""

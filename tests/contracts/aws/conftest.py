@@ -1,0 +1,46 @@
+"""boto3 over HTTP to moto's server: what our requests look like to AWS' own models, and what the answers look like."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.servers import moto
+from tests.servers.processes import RunningServer
+
+REGION = "eu-west-1"
+
+
+@pytest.fixture(scope="session")
+def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One for each test worker."""
+    server = moto.start(tmp_path_factory.mktemp("moto"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def aws(moto_server: RunningServer) -> dict[str, str]:
+    """Options for a client that talks to moto."""
+    return {
+        "endpoint_url": moto_server.url,
+        "region_name": REGION,
+        "aws_access_key_id": "test",
+        "aws_secret_access_key": "test",
+    }
+
+
+@pytest.fixture(scope="session")
+def raw(aws: dict[str, str]) -> Iterator[Any]:
+    """`raw(service)`: a plain client, to prepare things and to look at what came of them."""
+    clients: dict[str, Any] = {}
+
+    def client(service: str) -> Any:
+        if service not in clients:
+            clients[service] = boto3.client(service, **aws)  # type: ignore[call-overload]
+        return clients[service]
+
+    yield client
+    for each in clients.values():
+        each.close()

@@ -1,0 +1,109 @@
+"""EventBridge's events from an SQS queue."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.sqs import Event, SqsEvents, sqs_client
+from holdfast.kernel.errors import NeedsOperator, Retryable
+
+WARNING = {
+    "id": "7bf73129",
+    "detail-type": "EC2 Spot Instance Interruption Warning",
+    "source": "aws.ec2",
+    "detail": {"instance-id": "i-1", "instance-action": "terminate"},
+}
+
+
+@pytest.fixture
+def queue(raw: Any) -> Iterator[str]:
+    """A queue that offers an unhandled message again at once, and gives it up after three tries."""
+    sqs = raw("sqs")
+    dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "3"})
+    attributes = {"VisibilityTimeout": "0", "RedrivePolicy": redrive}
+    url = sqs.create_queue(QueueName="events", Attributes=attributes)["QueueUrl"]
+    yield url
+    sqs.delete_queue(QueueUrl=url)
+    sqs.delete_queue(QueueUrl=dead)
+
+
+@pytest.fixture
+def events(aws: dict[str, Any], queue: str) -> Iterator[SqsEvents]:
+    events = SqsEvents(queue, sqs_client(**aws), wait_seconds=0)
+    yield events
+    events.close()
+
+
+def send(raw: Any, queue: str, body: str) -> None:
+    raw("sqs").send_message(QueueUrl=queue, MessageBody=body)
+
+
+def handle_all(events: SqsEvents) -> list[Event]:
+    seen: list[Event] = []
+    while events.handle_next(seen.append):
+        pass
+    return seen
+
+
+def test_an_event_is_handed_over_and_then_deleted(events: SqsEvents, raw: Any, queue: str) -> None:
+    send(raw, queue, json.dumps(WARNING))
+    assert handle_all(events) == [WARNING]
+    assert handle_all(events) == []
+
+
+def test_an_empty_queue_is_no_event(events: SqsEvents) -> None:
+    assert events.handle_next(lambda _: None) == 0
+
+
+@pytest.mark.parametrize("error", [Retryable("the store is away"), ZeroDivisionError()], ids=["expected", "mistake"])
+def test_an_event_that_was_not_handled_comes_again(
+    events: SqsEvents, raw: Any, queue: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Event) -> None:
+        raise error
+
+    send(raw, queue, json.dumps(WARNING))
+    assert events.handle_next(fail) == 0
+    assert "not handled at try 1, left in the queue" in caplog.text
+    assert handle_all(events) == [WARNING]
+
+
+@pytest.mark.parametrize("body", ["not json", "[]", '"text"', "{"])
+def test_a_message_that_is_no_event_stands_in_nobodys_way(
+    events: SqsEvents, raw: Any, queue: str, body: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged each time, and goes to the dead-letter queue after the tries that the queue allows."""
+    send(raw, queue, body)
+    send(raw, queue, json.dumps(WARNING))
+    seen: list[Event] = []
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            events.handle_next(seen.append)
+    assert seen == [WARNING]
+    assert caplog.text.count("left in the queue") == 3
+
+
+def test_whether_a_queue_gives_up_is_known(events: SqsEvents, raw: Any, aws: dict[str, Any]) -> None:
+    assert events.has_dead_letter_queue()
+    url = raw("sqs").create_queue(QueueName="for-ever")["QueueUrl"]
+    for_ever = SqsEvents(url, sqs_client(**aws))
+    assert not for_ever.has_dead_letter_queue()
+    for_ever.close()
+
+
+def test_a_queue_that_does_not_exist_needs_an_operator(aws: dict[str, Any], queue: str) -> None:
+    nowhere = SqsEvents(queue.replace("events", "nowhere"), sqs_client(**aws), wait_seconds=0)
+    with pytest.raises(NeedsOperator, match="does not exist in this region and account"):
+        nowhere.handle_next(lambda _: None)
+    nowhere.close()
+
+
+def test_a_wait_is_shorter_than_the_time_out_of_reading(aws: dict[str, Any]) -> None:
+    client = sqs_client(**aws)
+    assert client.meta.config.read_timeout > 20  # type: ignore[attr-defined]
+    client.close()
