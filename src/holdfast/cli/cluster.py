@@ -87,9 +87,10 @@ def explain_command(settings: Settings, *, since: Instant, as_json: bool) -> Non
 
 @click.command("pause")
 @click.option("--reason", default="", help="Why; shown to whoever asks.")
+@as_json
 @dry_run
 @with_settings("--data")
-def pause_command(settings: Settings, *, reason: str, dry_run: bool) -> None:
+def pause_command(settings: Settings, *, reason: str, as_json: bool, dry_run: bool) -> None:
     """Begin nothing new until 'holdfast resume'. What is under way is brought to its end."""
     from contextlib import closing
 
@@ -100,13 +101,14 @@ def pause_command(settings: Settings, *, reason: str, dry_run: bool) -> None:
     if not dry_run:
         with closing(open_store(settings)) as store:
             set_pause(store, ClusterId(settings.cluster_id), Pause(getpass.getuser(), SystemClock().now(), reason))
-    click.echo(f"{'would pause' if dry_run else 'paused'} cluster {settings.cluster_id}")
+    _tell_switch(settings, "would pause" if dry_run else "paused", as_json=as_json, done=not dry_run)
 
 
 @click.command("resume")
+@as_json
 @dry_run
 @with_settings("--data")
-def resume_command(settings: Settings, *, dry_run: bool) -> None:
+def resume_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
     """End a pause."""
     from contextlib import closing
 
@@ -116,7 +118,14 @@ def resume_command(settings: Settings, *, dry_run: bool) -> None:
     if not dry_run:
         with closing(open_store(settings)) as store:
             end_pause(store, ClusterId(settings.cluster_id))
-    click.echo(f"{'would resume' if dry_run else 'resumed'} cluster {settings.cluster_id}")
+    _tell_switch(settings, "would resume" if dry_run else "resumed", as_json=as_json, done=not dry_run)
+
+
+def _tell_switch(settings: Settings, words: str, *, as_json: bool, done: bool) -> None:
+    if as_json:
+        print_json({"cluster": settings.cluster_id, "step": words, "done": done})
+    else:
+        click.echo(f"{words} cluster {settings.cluster_id}")
 
 
 def _status_lines(overview: dict[str, Any]) -> list[str]:
