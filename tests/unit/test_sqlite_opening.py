@@ -112,8 +112,8 @@ def test_a_second_writer_is_refused_and_told_who_is_the_first(path: Path) -> Non
         with pytest.raises(StoreRefused) as refusal:
             OpenStore(path, OLD)
         assert str(refusal.value) == (
-            f"{path}: cannot write it: process {holder.pid} writes it. Use that one's API or console, or stop it and "
-            "try again; SQLite 3.51.2 lets one process write a file, 3.51.3 and newer several: "
+            f"{path}: cannot write it: process {holder.pid} writes it. Stop it and try again, "
+            "or use another file; SQLite 3.51.2 lets one process write a file, 3.51.3 and newer several: "
             "pip install 'holdfast[sqlite]'"
         )
         assert holder.write() == "written"

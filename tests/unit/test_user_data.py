@@ -290,7 +290,7 @@ def test_ssm_is_asked_again_and_again_but_not_for_ever(sandbox: Sandbox) -> None
     sandbox.say("ssm", json.dumps({"__type": "com.amazonaws#AccessDeniedException", "Message": "not authorized"}))
     outcome = refused(sandbox, FETCHED)
     assert outcome.log.count("SSM refuses: AccessDeniedException: 'not authorized'") == 18
-    assert outcome.calls_of("sleep") == [["10"]] * 18
+    assert outcome.calls_of("sleep") == [["10"]] * 17
 
 
 def test_a_parameter_that_comes_late_is_still_found(sandbox: Sandbox) -> None:

@@ -109,8 +109,8 @@ class DynamoStore:
             conflict = _transaction_conflict(checked, error)
             if conflict is None:
                 raise translated(error, "TransactWriteItems", request) from error
-            for (write, _), old in zip(checked, conflict.items, strict=True):
-                self._tell(refused_cost(write.table, "transact", old, times=2))
+            for (write, _), old, failed in zip(checked, conflict.items, conflict.failed, strict=True):
+                self._tell(refused_cost(write.table, "transact", old, times=2, conflict=failed))
             raise conflict from error
         tables = {self._name(write.table): write.table for write, _ in checked}
         for consumed in answer.get("ConsumedCapacity", []):

@@ -13,6 +13,7 @@ from botocore.exceptions import (
     EndpointConnectionError,
     NoCredentialsError,
     NoRegionError,
+    ParamValidationError,
     PartialCredentialsError,
     ProxyConnectionError,
 )
@@ -43,6 +44,9 @@ class Boto3Transport:
             answer: Wire = getattr(self._client, _method(operation))(**request)
         except ClientError as error:
             raise _refused(error) from error
+        except ParamValidationError as error:
+            # boto3 looks at a request before it sends it, and may say no before DynamoDB does.
+            raise TransportError("ValidationException", str(error), status=400, sent=False) from error
         except BotoCoreError as error:
             raise TransportError(type(error).__name__, str(error), sent=not isinstance(error, _NOT_SENT)) from error
         return answer
@@ -65,9 +69,9 @@ def boto3_client(*, connections: int = 50, **options: Any) -> Any:
     )
     try:
         return boto3.client("dynamodb", config=config, **options)
-    except BotoCoreError as error:
+    except (BotoCoreError, ValueError) as error:  # ValueError: an endpoint that is no address
         raise StoreRefused(
-            f"no DynamoDB client: {error}; set AWS_DEFAULT_REGION, and check AWS_PROFILE and the files it names"
+            f"no DynamoDB client: {error}; set AWS_DEFAULT_REGION, and check AWS_PROFILE and AWS_ENDPOINT_URL_DYNAMODB"
         ) from error
 
 

@@ -36,7 +36,7 @@ class DynamoTables:
             stream=bool(description.get("StreamSpecification", {}).get("StreamEnabled", False)),
             point_in_time_recovery=self._point_in_time_recovery(table),
             billing=_found_billing(description),
-            status=description["TableStatus"],
+            status=_status(description),
         )
 
     def carry_out(self, step: Step) -> None:
@@ -50,7 +50,8 @@ class DynamoTables:
                 # DynamoDB builds one index at a time, and refuses one that is there already.
                 description = self._wait_until_active(table)
                 if index.name not in {there["IndexName"] for there in description.get("GlobalSecondaryIndexes", [])}:
-                    self._calls.call("UpdateTable", self._add_index_request(table, index))
+                    request = self._add_index_request(table, index, _found_billing(description))
+                    self._calls.call("UpdateTable", request)
                     self._wait_until_active(table)
             case EnableTtl(table):
                 self._enable_ttl(table)
@@ -98,35 +99,17 @@ class DynamoTables:
             "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in names],
             "KeySchema": _key_schema(table),
             "BillingMode": "PAY_PER_REQUEST" if self._billing is Billing.ON_DEMAND else "PROVISIONED",
-            **self._throughput(table),
+            **_throughput(table, self._billing),
         }
         if table.indexes:
-            request["GlobalSecondaryIndexes"] = [self._index_request(table, index) for index in table.indexes]
+            request["GlobalSecondaryIndexes"] = [_index_request(table, index, self._billing) for index in table.indexes]
         return request
 
-    def _add_index_request(self, table: Table, index: Index) -> Wire:
+    def _add_index_request(self, table: Table, index: Index, billing: Billing) -> Wire:
         return {
             "TableName": self._name(table),
             "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in index.key_attributes],
-            "GlobalSecondaryIndexUpdates": [{"Create": self._index_request(table, index)}],
-        }
-
-    def _index_request(self, table: Table, index: Index) -> Wire:
-        projection: Wire = {"ProjectionType": str(index.projection)}
-        if index.included:
-            projection["NonKeyAttributes"] = list(index.included)
-        return {
-            "IndexName": index.name,
-            "KeySchema": _key_schema(index),
-            "Projection": projection,
-            **self._throughput(table),
-        }
-
-    def _throughput(self, table: Table) -> Wire:
-        if self._billing is Billing.ON_DEMAND:
-            return {}
-        return {
-            "ProvisionedThroughput": {"ReadCapacityUnits": table.read_units, "WriteCapacityUnits": table.write_units}
+            "GlobalSecondaryIndexUpdates": [{"Create": _index_request(table, index, billing)}],
         }
 
     def _unless(self, code: str, operation: str, request: Wire) -> Wire | None:
@@ -138,6 +121,25 @@ class DynamoTables:
 
     def _name(self, table: Table) -> str:
         return self._names.get(table.setting, table.name)
+
+
+def _index_request(table: Table, index: Index, billing: Billing) -> Wire:
+    """An index is billed as its table is, whatever the setting says by now."""
+    projection: Wire = {"ProjectionType": str(index.projection)}
+    if index.included:
+        projection["NonKeyAttributes"] = list(index.included)
+    return {
+        "IndexName": index.name,
+        "KeySchema": _key_schema(index),
+        "Projection": projection,
+        **_throughput(table, billing),
+    }
+
+
+def _throughput(table: Table, billing: Billing) -> Wire:
+    if billing is Billing.ON_DEMAND:
+        return {}
+    return {"ProvisionedThroughput": {"ReadCapacityUnits": table.read_units, "WriteCapacityUnits": table.write_units}}
 
 
 def _key_schema(holder: Table | Index) -> list[Wire]:
@@ -166,6 +168,14 @@ def _found_billing(description: Mapping[str, Any]) -> Billing:
     return Billing.ON_DEMAND if mode == "PAY_PER_REQUEST" else Billing.PROVISIONED
 
 
+def _status(description: Mapping[str, Any]) -> str:
+    """ACTIVE, or what the table, or an index of it, is busy with."""
+    statuses = [
+        f"{index['IndexName']} {index['IndexStatus']}" for index in description.get("GlobalSecondaryIndexes", [])
+    ]
+    busy = [status for status in statuses if not status.endswith(" ACTIVE")]
+    return str(description["TableStatus"]) if description["TableStatus"] != "ACTIVE" or not busy else ", ".join(busy)
+
+
 def _is_active(description: Mapping[str, Any]) -> bool:
-    indexes = description.get("GlobalSecondaryIndexes", [])
-    return description["TableStatus"] == "ACTIVE" and all(index["IndexStatus"] == "ACTIVE" for index in indexes)
+    return _status(description) == "ACTIVE"

@@ -162,8 +162,8 @@ class EmbeddedStore:
             results = self._rows.write(work)
         except WriteConflict as conflict:
             if self._meter:
-                for (write, _), old in zip(checked, conflict.items, strict=True):
-                    self._meter(refused_cost(write.table, "transact", old, times=2))
+                for (write, _), old, failed in zip(checked, conflict.items, conflict.failed, strict=True):
+                    self._meter(refused_cost(write.table, "transact", old, times=2, conflict=failed))
             raise
         if self._meter:
             for (write, _), (old, new) in zip(checked, results, strict=True):

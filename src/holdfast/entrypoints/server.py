@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from typing import Any, Final
 
 from holdfast.adapters.system_clock import SystemClock
+from holdfast.entrypoints.housekeeping import Housekeeping
 from holdfast.entrypoints.tables import Tables
 from holdfast.entrypoints.timed import TimedStore
 from holdfast.entrypoints.version import installed_version
@@ -53,6 +54,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         tables = opened.enter_context(opened_tables(settings, clock))
         # Beside the server: DynamoDB may be slow to answer, and the health check must not wait for it.
         threading.Thread(target=_report_tables, args=(tables,), daemon=True).start()
+        opened.enter_context(Housekeeping(store))
         served = Served(
             version=version,
             clock=clock,

@@ -247,12 +247,14 @@ join_token() {
 # A new role may take a while to be known everywhere; so may a new parameter.
 join_token_with_patience() {
   local tries
-  for ((tries = TOKEN_TRIES; tries > 0; tries--)); do
+  for ((tries = TOKEN_TRIES - 1; tries >= 0; tries--)); do
     if join_token; then
       return
     fi
-    say "no join token yet; tries left: $((tries - 1))"
-    sleep "$TOKEN_WAIT_SECONDS"
+    say "no join token yet; tries left: $tries"
+    if ((tries > 0)); then
+      sleep "$TOKEN_WAIT_SECONDS"
+    fi
   done
   fail "no join token: see that the machine's role may read the parameter named by K3S_TOKEN_PARAMETER"
 }

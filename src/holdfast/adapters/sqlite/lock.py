@@ -61,7 +61,7 @@ class WriterLock:
         )
         return StoreRefused(
             f"{self._path}: cannot {purpose}: {_holders(self._path)} writes it. "
-            f"Use that one's API or console, or stop it and try again{why}"
+            f"Stop it and try again, or use another file{why}"
         )
 
     def _take_what_it_can(self) -> None:

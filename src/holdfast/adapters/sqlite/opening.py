@@ -113,6 +113,8 @@ def _make(file: SqliteFile, migrations: Sequence[Migration]) -> None:
     draft = beside(file.path, ".new")
     for leftover in (draft, *(beside(draft, suffix) for suffix in ("-journal", "-wal", "-shm"))):
         leftover.unlink(missing_ok=True)
+    # Before SQLite makes it: what is in it is nobody else's business. What SQLite puts beside it follows suit.
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with closing(file.opened(Mode.CREATE, draft)) as connection:
         file.patiently(lambda: migrate(connection, migrations))
         file.use_log(connection)

@@ -103,7 +103,7 @@ class Settings(BootstrapSettings, ClusterSettings):
         example="8",
         group="Store",
         unit="seconds",
-        help_text="How long one call to DynamoDB may take, with its retries.",
+        help_text="After this long a call to DynamoDB is not tried again; a last try under way may take 4 s more.",
     )
     dynamodb_billing: BillingMode = setting(
         Choice(get_args(BillingMode)),

@@ -77,7 +77,9 @@ def differences(table: Table, found: FoundTable | None, billing: Billing) -> lis
     """Everything in which the table that exists differs from its declaration."""
     if found is None:
         return [Difference(table.name, "table", "present", "absent", _RUN_CREATE, CreateTable(table))]
-    by_hand = "cannot be changed in place: move the items to a new table, or name another one in " + table.setting
+    by_hand = "cannot be changed in place: move the items to a new table"
+    if found.billing is not None:  # DynamoDB, where tables have the names that settings give them
+        by_hand += f", or name another one in {table.setting}"
     noted: list[Difference] = []
 
     def compare(attribute: str, declared: object, there: object, remedy: str, step: Step | None = None) -> None:

@@ -56,9 +56,12 @@ def write_cost(table: Table, call: str, old: Item | None, new: Item | None, *, t
     return Consumed(table.name, call, write_units=base + sum(indexes.values()), index_units=indexes)
 
 
-def refused_cost(table: Table, call: str, old: Item | None, *, times: int = 1) -> Consumed:
-    """A write whose condition failed costs as if it had rewritten the item that it found."""
-    return Consumed(table.name, call, write_units=write_units(old, None) * times, conflict=True)
+def refused_cost(table: Table, call: str, old: Item | None, *, times: int = 1, conflict: bool = True) -> Consumed:
+    """A write whose condition failed costs as if it had rewritten the item that it found.
+
+    In a transaction the others cost as well, though theirs held: `conflict` tells them apart.
+    """
+    return Consumed(table.name, call, write_units=write_units(old, None) * times, conflict=conflict)
 
 
 def query_cost(table: Table, index: Index | None, sizes_bytes: Iterable[int], *, consistent: bool) -> Consumed:
