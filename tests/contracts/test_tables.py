@@ -106,7 +106,7 @@ def test_what_is_missing_is_added_to_a_table_with_items(place: Place) -> None:
     ("there", "attribute", "declared", "found", "remedy"),
     [
         (replace(FULL, sort=None), "keys", "pk, sk", "pk", "move the items to a new table"),
-        (replace(FULL, partition="other"), "keys", "pk, sk", "other, sk", "THINGS_TABLE"),
+        (replace(FULL, partition="other"), "keys", "pk, sk", "other, sk", "move the items to a new table"),
         (replace(FULL, ttl="expires"), "ttl", "ttl", "expires", "switch TTL off"),
         (
             replace(FULL, indexes=(replace(BY_TOPIC, sort=None), FULL.indexes[1])),

@@ -161,7 +161,7 @@ def test_settings_for_people_is_a_line_each_when_it_is_piped() -> None:
         "8",
         "seconds",
         "default",
-        "How long one call to DynamoDB may take, with its retries.",
+        "After this long a call to DynamoDB is not tried again; a last try under way may take 4 s more.",
     ]
 
 

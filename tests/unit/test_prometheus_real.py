@@ -284,6 +284,6 @@ def test_no_ready_node_is_known_and_no_node_at_all_is_not(world: World) -> None:
 
 
 def test_a_broken_query_is_unknown_with_what_prometheus_says(world: World) -> None:
-    reading = world.signals(replace(Queries(), cpu="1 - avg(")).cpu()
+    reading = world.signals(replace(Queries(), cpu="1 - avg(", cpu_seen="")).cpu()
     assert isinstance(reading, Unknown)
     assert "parse error" in reading.why
