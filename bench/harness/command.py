@@ -76,7 +76,8 @@ def _run_all(*, as_json: bool, quick: bool) -> None:
 def _run(each: Benchmark, *, quick: bool) -> Result:
     # Helpers that benchmarks use may print what they do; stdout is for figures.
     with prepared(each.name, quick=quick) as run, redirect_stdout(sys.stderr):
-        return Result(each, each.measure(run), run.notes)
+        figures = each.measure(run)
+    return Result(each, figures, run.notes)
 
 
 def _print(result: Result, *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 _CPU_INFO: Final = Path("/proc/cpuinfo")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
+_CPU_TIMES: Final = Path("/proc/stat")
 
 
 def description(data: Path) -> dict[str, str]:
@@ -22,6 +23,34 @@ def description(data: Path) -> dict[str, str]:
         "SQLite": sqlite_versions(),
         "boto3": importlib.metadata.version("boto3"),
     }
+
+
+class Neighbours:
+    """How much of the machine others use, from construction on."""
+
+    def __init__(self) -> None:
+        self._started = self._counted()
+
+    def cpu_share(self) -> float | None:
+        """Their part of all cores' time, from 0 to 1; None where the system does not tell.
+
+        A server that this process started counts as another until it has ended.
+        """
+        if self._started is None or (now := self._counted()) is None:
+            return None
+        all_seconds, busy_seconds, own_seconds = (
+            after - before for before, after in zip(self._started, now, strict=True)
+        )
+        return max(0.0, busy_seconds - own_seconds) / all_seconds if all_seconds else 0.0
+
+    def _counted(self) -> tuple[float, float, float] | None:
+        if not _CPU_TIMES.exists():
+            return None
+        # cpu  user nice system idle iowait irq softirq steal; what a guest uses is in user already
+        ticks = [int(field) for field in _CPU_TIMES.read_text().splitlines()[0].split()[1:9]]
+        per_second = os.sysconf("SC_CLK_TCK")
+        idle = ticks[3] + ticks[4]
+        return sum(ticks) / per_second, (sum(ticks) - idle) / per_second, sum(os.times()[:4])
 
 
 def cpu_model() -> str:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.harness.machine import filesystem_of
+from bench.harness.machine import Neighbours, filesystem_of
 
 # In the working directory, which is on a disk more often than /tmp is. `make clean` removes what a killed run leaves.
 DATA: Final = Path("build")
 
 _MEMORY_ONLY: Final = frozenset({"tmpfs", "ramfs"})
+_CALM_SHARE: Final = 0.1  # of the machine's CPU; a machine that does nothing else has services too
 
 
 class Progress:
@@ -71,5 +72,10 @@ def prepared(name: str, *, quick: bool) -> Iterator[Run]:
         filesystem = filesystem_of(run.directory)
         if filesystem in _MEMORY_ONLY:
             run.note(f"The data is on {filesystem}: nothing reaches a disk, and rates of durable writes say nothing.")
+        neighbours = Neighbours()
         yield run
+        share = neighbours.cpu_share()
+        if share is not None:
+            advice = "; measure again when it is calm" if share > _CALM_SHARE else ""
+            run.note(f"Others used {share:.0%} of the machine's CPU meanwhile{advice}.")
         run.progress.done()

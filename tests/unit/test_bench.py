@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import socket
 import subprocess
 import sys
@@ -225,6 +226,21 @@ def test_the_filesystem_is_that_of_the_innermost_mount(tmp_path: Path, monkeypat
     assert [machine.filesystem_of(Path(path)) for path in paths] == ["ext4", "xfs", "ext4", "tmpfs", "ext4"]
     monkeypatch.setattr(machine, "_MOUNTS", tmp_path / "absent")
     assert machine.filesystem_of(Path("/")) == "unknown"
+
+
+def test_what_others_use_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads the figures can tell a calm machine from a busy one."""
+    ticks, stat = os.sysconf("SC_CLK_TCK"), tmp_path / "stat"
+    monkeypatch.setattr(machine, "_CPU_TIMES", stat)
+    stat.write_text("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 1 1 1 1\n")
+    neighbours = machine.Neighbours()
+    # A thousand seconds of CPU: 400 in use (of them a moment by this process), 600 idle or waiting for the disk.
+    stat.write_text(f"cpu  {200 * ticks} {100 * ticks} {50 * ticks} {500 * ticks} {100 * ticks} 0 0 {50 * ticks} 7 7\n")
+    share = neighbours.cpu_share()
+    assert share is not None
+    assert math.isclose(share, 0.4, abs_tol=0.01)
+    monkeypatch.setattr(machine, "_CPU_TIMES", tmp_path / "absent")
+    assert machine.Neighbours().cpu_share() is None
 
 
 # Which benchmarks there are

@@ -80,7 +80,7 @@ def test_settings_refuse_what_cannot_work_or_could_harm(name: str, value: str) -
         load(BootstrapSettings, {name: value})
 
 
-@settings(max_examples=2000)
+@settings(max_examples=1000)
 @given(st.sampled_from(sorted(GOOD)), hostile_text, st.data())
 def test_no_setting_takes_a_character_that_a_shell_would_act_on(name: str, text: str, data: st.DataObject) -> None:
     """Wherever in a good value the hostile one is put."""

@@ -61,7 +61,7 @@ HOSTILE = (
     "é",
     "=END",
 )
-hostile_text = st.sampled_from(HOSTILE) | st.text(st.characters(codec="utf-8"), max_size=6)
+hostile_text = st.sampled_from(HOSTILE) | st.text(st.characters(codec="utf-8"), max_size=3)
 
 WRAPPER = """\
 #!/bin/sh
