@@ -4,7 +4,7 @@
 PYTHON ?= python3
 ARGS ?=
 PYTEST = .venv/bin/python -m pytest -n 2
-SHELL_FILES = .ci/run $(shell find deploy tests tools -name '*.sh' 2>/dev/null)
+SHELL_FILES = .ci/run $(shell find deploy src tests tools -name '*.sh' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help run check test test-real prove bench docs lock clean set-up-run set-up-dev
