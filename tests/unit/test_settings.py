@@ -278,3 +278,20 @@ def test_settings_are_values() -> None:
     with pytest.raises(AttributeError):
         load_settings({}).holdfast_port = 1  # type: ignore[misc]
     assert isinstance(load_settings({}), Settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"MIN_WORKERS": "20", "MAX_WORKERS": "3"}, "MIN_WORKERS=20 is more than MAX_WORKERS=3"),
+        ({"CPU_UP": "0.2", "CPU_DOWN": "0.5"}, "CPU_DOWN=0.5 is not below CPU_UP=0.2"),
+        ({"JOBS_TABLE": "workflow_runs"}, "RUNS_TABLE=workflow_runs is also the name in JOBS_TABLE"),
+    ],
+    ids=["workers", "cpu", "tables"],
+)
+def test_settings_that_contradict_each_other_are_refused_together(given: dict[str, str], says: str) -> None:
+    """Each is good by itself: only together they are wrong, and the line names both."""
+    with pytest.raises(BadSetting) as refused:
+        load_settings(given)
+    assert says in str(refused.value)
+    assert "for example" in str(refused.value)

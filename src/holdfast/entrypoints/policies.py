@@ -1,16 +1,12 @@
-"""From settings to the cluster's policy. What single values cannot show is checked here."""
+"""From settings to the cluster's policy."""
 
 from holdfast.cluster.choices import Choices
 from holdfast.cluster.drain import DrainRules
 from holdfast.cluster.policy import Policy, Rebalance, ScaleUpRule
-from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.settings import Settings
 
 
 def policy_of(settings: Settings) -> Policy:
-    problems = [problem for problem in _contradictions(settings) if problem]
-    if problems:
-        raise BadSetting("\n".join(problems))
     return Policy(
         cpu_up=settings.cpu_up,
         cpu_down=settings.cpu_down,
@@ -34,16 +30,3 @@ def policy_of(settings: Settings) -> Policy:
 def choices_of(settings: Settings) -> Choices:
     rules = DrainRules(evict_local_storage=settings.evict_local_storage, evict_unmanaged=settings.evict_unmanaged)
     return Choices(settings.instance_types, use_spot=settings.use_spot, drain=rules)
-
-
-def _contradictions(settings: Settings) -> list[str | None]:
-    s = settings
-    return [
-        f"MIN_WORKERS={s.min_workers} is more than MAX_WORKERS={s.max_workers}; for example MIN_WORKERS={s.max_workers}"
-        if s.min_workers > s.max_workers
-        else None,
-        f"CPU_DOWN={s.cpu_down:g} is not below CPU_UP={s.cpu_up:g}: the cluster would go up and down for ever; "
-        f"for example CPU_DOWN={s.cpu_up / 2:g}"
-        if s.cpu_down >= s.cpu_up
-        else None,
-    ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.entrypoints.tables import NothingYet, Tables
-from holdfast.kernel.errors import NeedsOperator
+from holdfast.kernel.errors import NeedsOperator, StoreRefused
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
@@ -31,6 +31,8 @@ def open_store(settings: Settings, clock: Clock | None = None, *, writable: bool
 
     if writable:
         make_data_directory(settings)
+    elif not settings.holdfast_store.path.exists():
+        raise StoreRefused(f"{settings.holdfast_store}: nothing is stored there yet; begin with: holdfast run")
     return sqlite_store(settings.holdfast_store.path, clock, tables=TABLES, writable=writable)
 
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.settings.bootstrap import BootstrapSettings
 from holdfast.kernel.settings.cluster import ClusterSettings
+from holdfast.kernel.settings.contradictions import contradictions
 from holdfast.kernel.settings.declaring import Derived, Setting, setting, settings_of
 from holdfast.kernel.settings.kinds import Address, Choice, Location, Seconds, StoreAddress, Text, Whole
 from holdfast.kernel.settings.loading import load
@@ -119,4 +121,8 @@ SETTINGS: Final = settings_of(Settings)
 
 def load_settings(environment: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Settings:
     """Holdfast's settings from all sources, or one `BadSetting` with a line for each problem."""
-    return load(Settings, environment, flags)
+    settings = load(Settings, environment, flags)
+    problems = list(contradictions(settings))
+    if problems:
+        raise BadSetting("\n".join(problems))
+    return settings
