@@ -29,6 +29,7 @@ test: set-up-dev ## The tests; those whose server is missing are skipped
 
 test-real: set-up-dev ## The tests against real servers, and the slow ones; a missing server is a failure
 	@.venv/bin/python -m tests.servers.dynamodb_local
+	@.venv/bin/python -m tests.servers.kube_apiserver
 	REAL_SERVERS=1 $(PYTEST) -m "(real or slow) and not prove" $(ARGS)
 
 prove: set-up-dev ## The longest counts, with fresh random choices

@@ -1,10 +1,11 @@
 """Queries on SQLite: which rows are touched, and in which order they come."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given
@@ -33,6 +34,12 @@ PLACES = {"table": None, "by-kind": "by-kind", "by-sort": "by-sort", "by-owner":
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
     with OpenStore(tmp_path / "holdfast.db", request.param) as opened:
         yield opened
+
+
+class Sides(NamedTuple):
+    small: OpenStore
+    forth: OpenStore
+    back: OpenStore
 
 
 def put(opened: OpenStore, *items: dict[str, Any]) -> None:
@@ -101,29 +108,36 @@ def steps_of(opened: OpenStore, query: Query) -> int:
     return steps.count
 
 
+def crowded_around(opened: OpenStore, cursor_side: str) -> None:
+    """Put many items around those in the middle: before and after them, and just behind where a query goes on."""
+    put(opened, *(item for number in range(300) for item in bystanders(number)))
+    for at in (f"{start}{number:03}" for start in ("a", cursor_side, "z") for number in range(300)):
+        put(opened, thing("p", at, kind="p", at=at, owner="p"), thing(f"q{at}", "p", at=at))
+
+
 @pytest.fixture(scope="module", params=DRIVERS, ids=lambda driver: driver.name)
-def small_and_large(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[OpenStore, OpenStore]]:
-    """Two files with the same items in the middle of what is looked for; the large one has many others around them."""
+def small_and_large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """Files with the same items in the middle of what is looked for; in the large ones many others lie around them.
+
+    A query goes on after m05. What it has passed by then lies before m05 on the way forth, after it on the way back.
+    """
     directory = tmp_path_factory.mktemp("queries")
-    with OpenStore(directory / "s.db", request.param) as small, OpenStore(directory / "l.db", request.param) as large:
-        for opened in (small, large):
-            put(opened, *(item for number in range(10) for item in middling(number)))
-        put(large, *(item for number in range(300) for item in bystanders(number)))
-        for at in (f"{end}{number:03}" for end in "az" for number in range(300)):
-            put(large, thing("p", at, kind="p", at=at), thing(at, "p", at=at))
-        yield small, large
+    with ExitStack() as opened:
+        names = ("small", "forth", "back")
+        small, forth, back = (opened.enter_context(OpenStore(directory / name, request.param)) for name in names)
+        for store in (small, forth, back):
+            put(store, *(item for number in range(10) for item in middling(number)))
+        crowded_around(forth, "m04-")
+        crowded_around(back, "m05-")
+        yield Sides(small, forth, back)
 
 
 @pytest.mark.parametrize(("query", "goes_on"), list(shapes()))
-def test_a_query_is_one_search_in_one_index(
-    small_and_large: tuple[OpenStore, OpenStore], query: Query, goes_on: bool
-) -> None:
+def test_a_query_is_one_search_in_one_index(small_and_large: Sides, query: Query, goes_on: bool) -> None:
     """SQLite's own plan: one search, by the index that the query names, with nothing sorted afterwards."""
     wanted = going_on(query) if goes_on else query
     sql, parameters = select_in_order(wanted, cursors.decoded(wanted))
-    connection = small_and_large[1].connection
+    connection = small_and_large.forth.connection
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()]
     name = f"{THINGS.name}:{query.index}" if query.index else f"sqlite_autoindex_{THINGS.name}_1"
     assert len(plan) == 1
@@ -131,12 +145,11 @@ def test_a_query_is_one_search_in_one_index(
 
 
 @pytest.mark.parametrize(("query", "goes_on"), list(shapes()))
-def test_a_query_touches_no_row_that_it_does_not_return(
-    small_and_large: tuple[OpenStore, OpenStore], query: Query, goes_on: bool
-) -> None:
+def test_a_query_touches_no_row_that_it_does_not_return(small_and_large: Sides, query: Query, goes_on: bool) -> None:
     """It takes as many instructions among thousands of other items, before, after and beside, as it takes without."""
     wanted = going_on(query) if goes_on else query
-    small, large = small_and_large
+    small = small_and_large.small
+    large = small_and_large.back if query.reverse else small_and_large.forth
     assert len(small.store.query(wanted).items) == len(large.store.query(wanted).items)
     assert steps_of(small, wanted) == steps_of(large, wanted)
 

@@ -43,6 +43,13 @@ def put_flag(transaction: Transaction, item: Item) -> None:
     transaction.replace(FLAGS, Key(item["pk"]), transaction.read(FLAGS, Key(item["pk"])), item)
 
 
+def wait_for_queue(opened: OpenStore, writers: int) -> None:
+    writer = opened.rows._writer
+    assert writer is not None
+    while len(writer._queue) < writers:
+        os.sched_yield()
+
+
 class Crowd:
     """Writers who are made to wait for the same leader, and so form one group."""
 
@@ -63,10 +70,7 @@ class Crowd:
         """Start the call, and come back when it waits in the queue."""
         future = self._pool.submit(call, *arguments)
         self._waiting += 1
-        writer = self._opened.rows._writer
-        assert writer is not None
-        while len(writer._queue) < self._waiting:
-            os.sched_yield()
+        wait_for_queue(self._opened, self._waiting)
         return future
 
     def let_go(self) -> None:
@@ -295,6 +299,7 @@ def test_a_commit_that_goes_on_failing_writes_nothing(tmp_path: Path) -> None:
         assert counted(opened, "f") == 1
         with pytest.raises(StoreUnavailable, match="the disk failed"):
             count_up(opened, "f")
+        assert not opened.connection.in_transaction  # it would be in other processes' way
         count_up(opened, "f")
     with OpenStore(path, StandardDriver()) as opened:
         assert counted(opened, "f") == 2
@@ -415,12 +420,15 @@ def test_a_write_gives_up_on_who_stays_in_the_way(driver: Driver, tmp_path: Path
             followers.extend(threading.Thread(target=follow) for _ in range(3))
             for thread in followers:
                 thread.start()
+            wait_for_queue(opened, 3)
 
         clock.happens = come_in_between
         follow()
         for thread in followers:
             thread.join()
+        # Once for the first, and once for the three who then were a group.
         assert len(followers) == 3
+        assert sum(clock.slept_seconds) == pytest.approx(2 * 2)
         other.execute("ROLLBACK")
         other.close()
         assert counted(opened, "f") == 0
