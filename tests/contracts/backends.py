@@ -31,7 +31,7 @@ NOTES: Final = Table(
     indexes=(
         Index("by-topic", "topic", "at"),
         Index("by-owner", "owner", projection=Projection.KEYS_ONLY),
-        Index("by-kind", "kind", "at", projection=Projection.INCLUDE, included=("title",)),
+        Index("by-kind", "kind", "at", projection=Projection.INCLUDE, included=("title", "ttl")),
     ),
     ttl="ttl",
 )

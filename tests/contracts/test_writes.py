@@ -1,19 +1,24 @@
 """Conditional writes: one wins, the loser learns who, nothing is half done."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any
 
 import pytest
 
 from holdfast.kernel.errors import BadRequest, ItemTooLarge, WriteConflict
 from holdfast.ports.store import (
+    Attribute,
     CheckItem,
     Condition,
     DeleteItem,
     Item,
     Key,
     PutItem,
+    Query,
+    SortRange,
     Store,
     Update,
     UpdateItem,
@@ -21,6 +26,7 @@ from holdfast.ports.store import (
     remove_all,
     set_all,
 )
+from holdfast.ports.store.paths import Path
 from tests.contracts.backends import FLAGS, NOTES
 
 KEY = Key("p", "s")
@@ -397,3 +403,86 @@ def test_transactions_that_meet_do_not_mix(store: Store) -> None:
     assert left is not None
     assert right is not None
     assert (left["n"], right["n"]) == (60, 40)
+
+
+def test_the_item_that_an_update_returns_is_the_callers_own(store: Store) -> None:
+    """Also what came from the update itself, which may be used again."""
+    update = attr("list").set_to([])
+    store.update(NOTES, KEY, update).new["list"].append("leak")
+    assert store.update(NOTES, Key("p", "other"), update).new["list"] == []
+    twice = store.batch_get(NOTES, [KEY, KEY])
+    assert twice[0] is not None
+    twice[0]["list"].append("leak")
+    assert twice[1] == {**BARE, "list": []}
+
+
+def test_setting_past_a_lists_end_is_not_repeatable_for_it_appends() -> None:
+    assert attr("list").set_to([1]).is_repeatable
+    assert attr("plan")[0]["i"].set_to("x").is_repeatable
+    assert not attr("list")[9].set_to("x").is_repeatable
+    assert not attr("list")[9].set_if_absent("x").is_repeatable
+    assert not attr("n").plus(1).is_repeatable
+
+
+class Letter(StrEnum):
+    A = "a"
+
+
+IMPOSSIBLE_CALLS: dict[str, Callable[[Store], object]] = {
+    "a key of another type of text": lambda store: store.get(NOTES, Key("p", Letter.A)),
+    "a partition of another type of text": lambda store: store.query(Query(NOTES, Letter.A)),
+    "91 changes": lambda store: store.update(NOTES, KEY, set_all({f"a{n}": n for n in range(91)})),
+    "91 conditions": lambda store: store.put(NOTES, BARE, all_of([attr(f"a{n}").exists() for n in range(91)])),
+    "4 MB in a transaction": lambda store: store.transact(
+        [PutItem(NOTES, {"pk": "p", "sk": str(n), "v": "x" * 390_000}) for n in range(12)]
+    ),
+    "a value that is too deep where it goes": lambda store: store.update(NOTES, KEY, attr("a")["b"].set_to(deep(31))),
+    "a path of 33 parts": lambda store: store.put(NOTES, BARE, Attribute(Path(("a", *[0] * 32))).exists()),
+    "a position past all lists": lambda store: store.update(NOTES, KEY, attr("a")[10**12].set_to(1)),
+    "a name that is too long": lambda store: store.put(NOTES, {**BARE, "x" * 70_000: 1}),
+    "a name that is no text": lambda store: store.update(NOTES, KEY, attr("\ud800").set_to(1)),
+    "a range that is no text": lambda store: store.query(Query(NOTES, "p", SortRange.begins_with("\ud800"))),
+    "a range that is too long": lambda store: store.query(Query(NOTES, "p", SortRange.after("x" * 1025))),
+    "a limit past all pages": lambda store: store.query(Query(NOTES, "p", limit=2**31)),
+    "a cursor that is no text": lambda store: store.query(Query(NOTES, "p", cursor=7)),  # type: ignore[arg-type]
+    "a size that is no number": lambda store: store.put(NOTES, BARE, attr("a").has_size("2")),  # type: ignore[arg-type]
+    "a check of nothing": lambda store: store.transact([CheckItem(NOTES, KEY, None)]),  # type: ignore[arg-type]
+}
+
+
+def all_of(conditions: list[Condition]) -> Condition:
+    whole = conditions[0]
+    for condition in conditions[1:]:
+        whole &= condition
+    return whole
+
+
+def deep(levels: int) -> object:
+    value: object = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("call", IMPOSSIBLE_CALLS.values(), ids=list(IMPOSSIBLE_CALLS))
+def test_what_one_backend_cannot_do_all_refuse(store: Store, call: Callable[[Store], object]) -> None:
+    with pytest.raises(BadRequest):
+        call(store)
+    assert store.get(NOTES, KEY) is None
+
+
+def test_ninety_changes_and_conditions_fit(store: Store) -> None:
+    update = Update(tuple(change for n in range(90) for change in attr(f"attribute-{n}").plus(1).changes))
+    condition = all_of([attr(f"attribute-{n}").is_absent() for n in range(90)])
+    assert len(store.update(NOTES, KEY, update, condition).new) == 92
+
+
+def test_control_characters_in_a_name_are_escaped_in_errors(store: Store) -> None:
+    for refused in (
+        lambda: store.put(NOTES, BARE, attr("e\x1b[2J\n").equals(1)),
+        lambda: store.put(NOTES, {**BARE, "e\x1b[2J\n": 1.5}),
+        lambda: store.update(NOTES, KEY, attr("e\x1b[2J\n")["k"].set_to(1)),
+    ):
+        with pytest.raises((BadRequest, WriteConflict)) as told:
+            refused()
+        assert str(told.value).isprintable()

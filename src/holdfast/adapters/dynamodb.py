@@ -27,6 +27,7 @@ from holdfast.ports.store import (
 )
 from holdfast.ports.store.capacity import refused_cost
 from holdfast.ports.store.checks import check_query, checked_keys, checked_transaction, checked_write, item_name
+from holdfast.ports.store.values import copied
 
 BATCH_KEYS_MOST: Final = 100
 
@@ -70,8 +71,8 @@ class DynamoStore:
         for start in range(0, len(wanted), BATCH_KEYS_MOST):
             for item in self._one_batch(table, wanted[start : start + BATCH_KEYS_MOST], consistent=consistent):
                 found[table.key_of(item)] = item
-        live = {key: self._live(table, item) for key, item in found.items()}
-        return [live.get(key) for key in keys]
+        live = {key: item for key, item in found.items() if self._live(table, item)}
+        return [copied(live[key]) if key in live else None for key in keys]
 
     def query(self, query: Query) -> Page:
         check_query(query)

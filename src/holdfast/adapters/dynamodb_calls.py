@@ -19,6 +19,7 @@ from holdfast.kernel.errors import (
     StoreUnavailable,
     TableProblem,
 )
+from holdfast.kernel.text import one_line
 from holdfast.ports.clock import Clock
 
 
@@ -32,7 +33,7 @@ class TransportError(Exception):
     def __init__(
         self, code: str, message: str, *, status: int = 0, sent: bool = True, answer: Wire | None = None
     ) -> None:
-        super().__init__(f"{code}: {message}")
+        super().__init__(one_line(f"{code}: {message}"))
         self.code = code
         self.message = message
         self.status = status
@@ -158,10 +159,14 @@ def translated(error: TransportError, operation: str, request: Wire) -> Holdfast
         return TableProblem(f"{where}: no such table or index in this region and account; run: holdfast tables create")
     if error.code in _NO_ACCESS:
         return StoreRefused(f"{where}: {error}; check the credentials, the region and the role's permissions")
-    if error.code in ("ValidationException", "SerializationException"):
-        if "Item size" in error.message:
-            return ItemTooLarge(f"{where}: {error.message}; nothing was written")
-        return BadRequest(f"{where}: {error.message}")
+    reasons = [
+        str(reason.get("Message")) for reason in error.answer.get("CancellationReasons", []) if reason.get("Message")
+    ]
+    message = one_line("; ".join(reasons) or error.message)
+    if error.code in ("ValidationException", "SerializationException", "TransactionCanceledException"):
+        if "Item size" in message:
+            return ItemTooLarge(f"{where}: {message}; nothing was written")
+        return BadRequest(f"{where}: {message}")
     return StoreRefused(f"{where}: {error}; nothing is known to help but looking at the cause")
 
 

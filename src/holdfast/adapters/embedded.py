@@ -32,7 +32,7 @@ from holdfast.ports.store import (
 )
 from holdfast.ports.store.capacity import Consumed, get_units, projected, query_cost, refused_cost, write_cost
 from holdfast.ports.store.checks import check_query, checked_keys, checked_transaction, checked_write, item_name
-from holdfast.ports.store.values import ITEM_BYTES_MOST, check_size, item_bytes
+from holdfast.ports.store.values import ITEM_BYTES_MOST, check_size, copied, item_bytes
 
 PAGE_BYTES_MOST: Final = 1024 * 1024
 
@@ -105,7 +105,10 @@ class EmbeddedStore:
             self._meter(Consumed(table.name, "batch_get", read_units=units))
         now = self._clock.now()
         live = {key: item for key, item in found.items() if item is not None and not table.is_expired(item, now)}
-        return [live.get(key) for key in keys]
+        if len(live) == len(keys):
+            return [live.get(key) for key in keys]
+        # A key that is named twice gets two items: each is the caller's own.
+        return [copied(live[key]) if key in live else None for key in keys]
 
     def query(self, query: Query) -> Page:
         check_query(query)

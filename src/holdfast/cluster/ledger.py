@@ -64,4 +64,5 @@ class Ledger:
 
 
 def _is_taken_already(update: Update, found: Item) -> bool:
-    return update.is_repeatable and same(update.applied(found), found)
+    # One that adds to a number never leaves an item as it was, so it is never taken for done.
+    return same(update.applied(found), found)

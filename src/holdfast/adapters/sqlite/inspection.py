@@ -69,10 +69,13 @@ def found_at(path: Path, known_version: int) -> Found:
     if not stat.S_ISREG(about.st_mode):
         kind = "a directory" if stat.S_ISDIR(about.st_mode) else "not a file"
         raise StoreRefused(f"{path} is {kind}; name a file, for example HOLDFAST_STORE=sqlite:{path}/holdfast.db")
+    if about.st_nlink > 1:
+        # Two names have two logs and two locks: two writers would each destroy what the other wrote.
+        raise StoreRefused(f"{path} has {about.st_nlink} names (hard links); remove the others, or copy the file")
     if about.st_size == 0:
         return _nothing(path)
     if not open_here.holds(path):
-        _check_header(path, about.st_size, known_version)
+        _check_header(path, known_version)
     return Found.OURS
 
 
@@ -91,8 +94,7 @@ def look_through(file: SqliteFile, known_version: int) -> None:
 
 def has_log(path: Path) -> bool:
     """Whether writes lie in the write-ahead log that are not in the file yet."""
-    log = beside(path, "-wal")
-    return log.exists() and log.stat().st_size > 0
+    return _size_bytes(beside(path, "-wal")) > 0
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -112,13 +114,15 @@ def _nothing(path: Path) -> Found:
         raise StoreRefused(f"{path}: there is no directory {path.parent}; make it, or name another file")
     for suffix in ("-wal", "-journal"):
         log = beside(path, suffix)
-        if log.exists() and log.stat().st_size > 0:
+        if _size_bytes(log) > 0:
             # SQLite would take it for the new file's own log, and write old pages into it.
             raise StoreRefused(f"{log} holds writes of a file that is gone; put {path} back, or move {log} away")
     return Found.NOTHING
 
 
-def _check_header(path: Path, size_bytes: int, known_version: int) -> None:
+def _check_header(path: Path, known_version: int) -> None:
+    # Asked first: who writes the file may be just about to close it, and its log would be gone by the end.
+    may_be_unfinished = has_log(path)
     try:
         with path.open("rb") as opened:
             header = opened.read(_HEADER_BYTES)
@@ -133,10 +137,11 @@ def _check_header(path: Path, size_bytes: int, known_version: int) -> None:
             f"ours is {APPLICATION_ID:#x}); name another one in HOLDFAST_STORE. It was not changed"
         )
     check_version(path, int.from_bytes(header[60:64]), known_version)
-    # A check-point that was cut short leaves the file shorter than it says; the log then has the rest.
+    # While the log is written back into the file, and if that was cut short, the file is shorter than it says.
     page_bytes, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
     said_bytes = (65536 if page_bytes == 1 else page_bytes) * pages
-    if size_bytes < said_bytes and not has_log(path):
+    size_bytes = _size_bytes(path)
+    if size_bytes < said_bytes and not may_be_unfinished:
         raise _damaged(path, f"cut off: {size_bytes} of {said_bytes} bytes are there")
 
 
@@ -144,6 +149,14 @@ def _damaged(path: Path, how: str) -> StoreRefused:
     return StoreRefused(
         f"{path} is damaged ({how}); put a copy from before back, or move it away to start afresh. It was not changed"
     )
+
+
+def _size_bytes(path: Path) -> int:
+    """0 where there is no file; another process may take it away at any moment."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _identity(path: Path) -> tuple[int, int]:

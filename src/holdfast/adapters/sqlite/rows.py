@@ -5,6 +5,7 @@ wait for nobody, and each sees the file as of the last commit.
 """
 
 from collections.abc import Callable, Generator, Sequence
+from threading import RLock
 from typing import Any, Final, TypeVar
 
 from holdfast.adapters.embedded import Transaction
@@ -32,6 +33,8 @@ class SqliteRows:
         self._held = held
         self._writer = GroupCommit(file, held.connection) if isinstance(held, WritableFile) else None
         self._readers = _Readers(file)
+        self._closing = RLock()
+        self._is_closed = False
 
     @property
     def writes(self) -> int:
@@ -62,6 +65,13 @@ class SqliteRows:
         return [Key(partition, sort if table.sort else None) for partition, sort in rows]
 
     def close(self) -> None:
+        """Give everything back, once. Who comes later waits until that is done; who comes from within it goes on."""
+        with self._closing:
+            if not self._is_closed:
+                self._is_closed = True
+                self._close()
+
+    def _close(self) -> None:
         # The writer last: the last connection to go writes the log back into the file, which a reader cannot do.
         self._readers.close()
         if self._writer:

@@ -17,16 +17,18 @@ An interrupt (Ctrl-C) is held back until the write has come to its end. Were its
 for it to lead, or to wake them, would wait for ever.
 """
 
-from _thread import allocate_lock
+import os
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.adapters.sqlite.driver import Connection
 from holdfast.adapters.sqlite.file import SqliteFile
 from holdfast.adapters.sqlite.transaction import SqliteTransaction
-from holdfast.kernel.errors import StoreUnavailable
+from holdfast.kernel.errors import StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -84,13 +86,28 @@ class GroupCommit:
         self._queue: list[_Writer] = []
         self._leader: _Writer | None = None
         self._is_closed = False
+        self._leading_thread: int | None = None
+        self._process = os.getpid()
+        self._identity = file_identity(file.path)
         self.writes = 0
         self.commits = 0
 
     def write(self, work: Callable[[SqliteTransaction], T]) -> T:
         """Run the work and make it durable. It may run on another thread, and more than once."""
+        self._refuse_the_impossible()
         result: T = self._seen_through(_Writer(work)).outcome()
         return result
+
+    def _refuse_the_impossible(self) -> None:
+        """What would wait for ever: a write within a write (from a signal handler), or in a fork of this process."""
+        if self._leading_thread == get_ident():
+            raise StoreRefused(
+                f"{self._file.path}: a write within a write, as from a signal handler; nothing was written"
+            )
+        if self._process != os.getpid():
+            raise StoreRefused(
+                f"{self._file.path} was opened before this process was forked off; nothing was written. Open it again"
+            )
 
     def close(self) -> None:
         """Finish what waits, and take no more."""
@@ -154,7 +171,11 @@ class GroupCommit:
         if not mine.has_begun:
             with self._lock:
                 mine.group, self._queue, mine.has_begun = self._queue, [], True
-            self._run(mine.group)
+            self._leading_thread = get_ident()
+            try:
+                self._run(mine.group)
+            finally:
+                self._leading_thread = None
         elif not mine.is_done:
             self._give_up(mine.group)
         for writer, following in pairwise(mine.group):
@@ -205,12 +226,18 @@ class GroupCommit:
 
     def _begin(self) -> None:
         self._roll_back()
+        # Removed or replaced, the open file would take writes that nobody could ever read again.
+        if file_identity(self._file.path) != self._identity:
+            raise StoreRefused(
+                f"{self._file.path} was removed or replaced while it was open; nothing was written. "
+                "Put it back, and start again"
+            )
         self._file.patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
 
     def _roll_back(self) -> None:
         """Undo what is not committed. Should that fail too, the next transaction begins with another try."""
-        if self._connection.in_transaction:
-            with suppress(self._file.driver.errors):
+        with suppress(self._file.driver.errors):
+            if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
     def _error_of_ours(self, error: Exception) -> Exception:
@@ -223,3 +250,12 @@ class GroupCommit:
         if writes:
             self.writes += writes
             self.commits += 1
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None: to none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -6,8 +6,9 @@ What one backend cannot do, all refuse with `BadRequest`, before anything is sen
 - A failed condition raises `WriteConflict` with the item that won, and changes nothing. Since a lost answer is
   retried, a caller may meet its own earlier write as the winner.
 - Numbers come back exactly as they went in. Items come back as copies: changing one changes nothing in the store.
-- An expired item (its TTL attribute is in the past) is never returned by a read. Until the backend removes it, it is
-  still there for conditions and updates: a condition that must not see it says so.
+- An expired item (its TTL attribute is in the past) is never returned by a read; only an index of keys alone, which
+  does not know the TTL, may still name it: its items are read by `batch_get`, which does. Until the backend removes it,
+  an expired item is still there for conditions and updates: a condition that must not see it says so.
 """
 
 from collections.abc import Iterator, Sequence

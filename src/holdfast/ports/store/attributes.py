@@ -68,10 +68,10 @@ class Attribute:
     # Updates
 
     def set_to(self, value: Value) -> Update:
-        return Update((updates.SetTo(self.path, canonical(value, self.path)),))
+        return Update((updates.SetTo(self.path, canonical(value, self.path, len(self.path.parts))),))
 
     def set_if_absent(self, value: Value) -> Update:
-        return Update((updates.SetIfAbsent(self.path, canonical(value, self.path)),))
+        return Update((updates.SetIfAbsent(self.path, canonical(value, self.path, len(self.path.parts))),))
 
     def plus(self, number: int | Decimal) -> Update:
         """Add to a number; an absent one counts as 0."""

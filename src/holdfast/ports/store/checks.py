@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.kernel.errors import BadRequest
-from holdfast.ports.store import PutItem, Query, UpdateItem, Write
+from holdfast.ports.store import CheckItem, PutItem, Query, UpdateItem, Write
 from holdfast.ports.store.schema import PARTITION_BYTES_MOST, Key, Table
 from holdfast.ports.store.values import canonical_item, check_size, item_bytes, shown
 
 TRANSACTION_WRITES_MOST: Final = 100
+TRANSACTION_BYTES_MOST: Final = 4 * 1024 * 1024
+LIMIT_MOST: Final = 2**31 - 1
 
 
 def item_name(table: Table, key: Key) -> str:
@@ -29,6 +31,8 @@ def checked_write(write: Write) -> tuple[Write, Key]:
         return checked_put(write)
     if isinstance(write, UpdateItem):
         write.table.check_update(write.update)
+    elif isinstance(write, CheckItem) and write.condition is None:
+        raise BadRequest(f"table {write.table.name}: a check without a condition")
     return write, write.table.checked(write.key)
 
 
@@ -37,6 +41,9 @@ def checked_transaction(writes: Sequence[Write]) -> list[tuple[Write, Key]]:
     if not 1 <= len(writes) <= TRANSACTION_WRITES_MOST:
         raise BadRequest(f"a transaction of {len(writes)} writes; expected 1 to {TRANSACTION_WRITES_MOST}")
     checked = [checked_write(write) for write in writes]
+    size_bytes = sum(item_bytes(write.item) for write, _ in checked if isinstance(write, PutItem))
+    if size_bytes > TRANSACTION_BYTES_MOST:
+        raise BadRequest(f"a transaction of {size_bytes} bytes; at most {TRANSACTION_BYTES_MOST}")
     named = {(write.table.name, key) for write, key in checked}
     if len(named) < len(checked):
         raise BadRequest("a transaction names one item twice; each item is written once")
@@ -49,10 +56,10 @@ def check_query(query: Query) -> None:
         raise BadRequest(f"index {query.index} of {query.table.name}: an index offers no consistent reads")
     if query.sort is not None and holder.sort is None:
         raise BadRequest(f"{holder.name} has no sort key, so there is no range of it")
-    if query.limit is not None and (type(query.limit) is not int or query.limit < 1):
-        raise BadRequest(f"limit {query.limit!r}: expected a whole number from 1 up")
+    if query.limit is not None and (type(query.limit) is not int or not 1 <= query.limit <= LIMIT_MOST):
+        raise BadRequest(f"limit {query.limit!r}: expected a whole number from 1 to {LIMIT_MOST}")
     partition = query.partition
-    if not isinstance(partition, str) or not 0 < len(partition.encode(errors="replace")) <= PARTITION_BYTES_MOST:
+    if type(partition) is not str or not 0 < len(partition.encode(errors="replace")) <= PARTITION_BYTES_MOST:
         raise BadRequest(f"query of {query.table.name}: partition {shown(partition)}; expected text that can be a key")
     if query.partition != query.partition.encode(errors="replace").decode():
         raise BadRequest(f"query of {query.table.name}: the partition has a lone surrogate")

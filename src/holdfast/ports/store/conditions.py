@@ -15,6 +15,7 @@ from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store.paths import MISSING, Path
 from holdfast.ports.store.values import Item, Value, canonical, same, shown, type_name
 
+LEAVES_MOST: Final = 90  # DynamoDB takes expressions of 4 KB
 _ORDERED: Final = ("S", "N", "B")
 _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
@@ -27,14 +28,20 @@ class Condition:
     def holds(self, item: Item | None) -> bool:
         raise NotImplementedError  # every condition below has its own
 
+    @property
+    def leaves(self) -> int:
+        """Of how many single conditions it is made."""
+        return 1
+
     def __and__(self, other: "Condition") -> "All":
         return All((*_parts(self, All), *_parts(other, All)))
 
     def __or__(self, other: "Condition") -> "AnyOf":
         return AnyOf((*_parts(self, AnyOf), *_parts(other, AnyOf)))
 
-    def __invert__(self) -> "Not":
-        return Not(self)
+    def __invert__(self) -> "Condition":
+        # Twice not is the thing itself: nests of Not never grow.
+        return self.part if isinstance(self, Not) else Not(self)
 
     def __bool__(self) -> bool:
         # `a and b` would silently be `b`.
@@ -79,6 +86,10 @@ class Size(Condition):
     path: Path
     operator: str
     number: int
+
+    def __post_init__(self) -> None:
+        if type(self.number) is not int:
+            raise BadRequest(f"{self.path}: a size is a whole number, not {shown(self.number)}")
 
     def holds(self, item: Item | None) -> bool:
         found = self.path.value_in(item)
@@ -141,7 +152,8 @@ class Contains(Condition):
     element: str | int
 
     def __post_init__(self) -> None:
-        if type_name(canonical(self.element, self.path)) not in ("S", "N"):
+        object.__setattr__(self, "element", canonical(self.element, self.path))
+        if type_name(self.element) not in ("S", "N"):
             raise BadRequest(f"{self.path}: an element is text or a number, not {shown(self.element)}")
 
     def holds(self, item: Item | None) -> bool:
@@ -162,6 +174,14 @@ class _Group(Condition):
     __slots__ = ()
     word: ClassVar[str]
     parts: tuple[Condition, ...]
+
+    @property
+    def leaves(self) -> int:
+        return sum(part.leaves for part in self.parts)
+
+    def __post_init__(self) -> None:
+        if self.leaves > LEAVES_MOST:
+            raise BadRequest(f"a condition of {self.leaves} parts; at most {LEAVES_MOST} fit an expression")
 
     def __str__(self) -> str:
         return f" {self.word} ".join(f"({part})" if isinstance(part, _Group) else str(part) for part in self.parts)
@@ -192,6 +212,10 @@ class AnyOf(_Group):
 @dataclass(frozen=True, slots=True)
 class Not(Condition):
     part: Condition
+
+    @property
+    def leaves(self) -> int:
+        return self.part.leaves
 
     def holds(self, item: Item | None) -> bool:
         return not self.part.holds(item)

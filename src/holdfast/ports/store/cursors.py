@@ -26,7 +26,7 @@ def decoded(query: "Query") -> dict[str, str] | None:
     """The keys after which the query goes on; None: from the beginning."""
     if query.cursor is None:
         return None
-    keys = _parsed(query.cursor)
+    keys = _parsed(query.cursor) if isinstance(query.cursor, str) else None
     if not isinstance(keys, dict) or sorted(keys) != sorted(_key_attributes(query)):
         raise _bad(query)
     for value in keys.values():

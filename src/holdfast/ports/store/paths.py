@@ -5,7 +5,8 @@ from enum import Enum
 from typing import Any, Final
 
 from holdfast.kernel.errors import BadRequest
-from holdfast.ports.store.values import Item, Value
+from holdfast.kernel.text import one_line
+from holdfast.ports.store.values import Item, Value, checked_name
 
 
 class _Missing(Enum):
@@ -16,6 +17,9 @@ class _Missing(Enum):
 
 MISSING: Final = _Missing.MISSING
 
+PARTS_MOST: Final = 32
+POSITION_MOST: Final = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
@@ -24,9 +28,11 @@ class Path:
     parts: tuple[str | int, ...]
 
     def __post_init__(self) -> None:
+        if len(self.parts) > PARTS_MOST:
+            raise BadRequest(f"a path of {len(self.parts)} parts; at most {PARTS_MOST}")
         for position, part in enumerate(self.parts):
-            named = isinstance(part, str) and bool(part)
-            placed = type(part) is int and part >= 0 and position > 0
+            named = type(part) is str and bool(checked_name(part))
+            placed = type(part) is int and 0 <= part <= POSITION_MOST and position > 0
             if not (named or placed):
                 raise BadRequest(f"path {self.parts!r}: expected a name, then names or positions from 0 up")
 
@@ -56,7 +62,7 @@ class Path:
         return self.parts[:shorter] == other.parts[:shorter]
 
     def __str__(self) -> str:
-        text = self.name
+        text = one_line(self.name)
         for part in self.parts[1:]:
-            text += f"[{part}]" if isinstance(part, int) else f".{part}"
+            text += f"[{part}]" if isinstance(part, int) else f".{one_line(part)}"
         return text

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from holdfast.kernel.errors import BadRequest
+from holdfast.ports.store.schema import SORT_BYTES_MOST
+from holdfast.ports.store.values import checked_text, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class SortRange:
     def __post_init__(self) -> None:
         bounds = [bound for bound in (self.low, self.high, self.prefix) if bound is not None]
         for bound in bounds:
-            if not isinstance(bound, str) or not bound:
-                raise BadRequest(f"sort range: {bound!r} is not text that can be a sort key")
+            if type(bound) is not str or not bound or len(checked_text(bound).encode()) > SORT_BYTES_MOST:
+                raise BadRequest(f"sort range: {shown(bound)} is not text that can be a sort key")
         if self.prefix is not None and len(bounds) > 1:
             raise BadRequest("sort range: a prefix goes with no other bound")
         if len(bounds) == 2 and not (self.low_included and self.high_included):

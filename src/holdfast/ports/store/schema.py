@@ -81,6 +81,13 @@ class Table:
     read_units: int = 5  # reserved when provisioned; auto scaling starts from here
     write_units: int = 5
 
+    def __post_init__(self) -> None:
+        for index in self.indexes:
+            if index.projection is Projection.INCLUDE and self.ttl is not None and self.ttl not in index.included:
+                raise BadRequest(
+                    f"table {self.name}: index {index.name} must include {self.ttl}, to know what has expired"
+                )
+
     @cached_property
     def key_attributes(self) -> tuple[str, ...]:
         return (self.partition,) if self.sort is None else (self.partition, self.sort)
@@ -151,7 +158,8 @@ class Table:
 
 
 def _check_key_part(where: str, name: str, value: Value, most_bytes: int) -> None:
-    if not isinstance(value, str) or not value:
+    # Not isinstance: a StrEnum, say, would be stored as something else than text.
+    if type(value) is not str or not value:
         raise BadRequest(f"table {where}: {name} is {shown(value)}; expected text that is not empty")
     try:
         size = len(value.encode())

@@ -51,6 +51,7 @@ JOBS: Final = Table(
                 "run_id",
                 "scheduled_at",
                 "started_at",
+                "ttl",
                 "workflow_name",
             ),
         ),

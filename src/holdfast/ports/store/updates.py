@@ -9,6 +9,7 @@ DynamoDB adapter says the same in DynamoDB's words, and computes from the old it
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import combinations
+from typing import Final
 
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store.paths import MISSING, Path
@@ -16,6 +17,9 @@ from holdfast.ports.store.values import Item, Value, canonical, copied_value, sh
 
 # Wide enough that no sum is rounded here: one that needs more than 38 digits is refused, not cut.
 _EXACT = Context(prec=300)
+
+# DynamoDB takes expressions of 4 KB; the longest change takes some 42 characters of that.
+CHANGES_MOST: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class Update:
     changes: tuple[Change, ...]
 
     def __post_init__(self) -> None:
+        if len(self.changes) > CHANGES_MOST:
+            raise BadRequest(f"update: {len(self.changes)} changes at once; at most {CHANGES_MOST} fit an expression")
         for change in self.changes:
             _check(change)
         for one, other in combinations(self.changes, 2) if len(self.changes) > 1 else ():
@@ -102,7 +108,7 @@ class Update:
     @property
     def is_repeatable(self) -> bool:
         """Whether doing it twice is the same as doing it once."""
-        return not any(isinstance(change, Plus) for change in self.changes)
+        return not any(isinstance(change, Plus) or _may_append(change) for change in self.changes)
 
     def applied(self, item: Item) -> Item:
         """The item that the update makes of this one, which itself is left as it is."""
@@ -125,6 +131,11 @@ def remove_all(*names: str) -> Update:
     return Update(tuple(Remove(Path((name,))) for name in names))
 
 
+def _may_append(change: Change) -> bool:
+    """Set past a list's end, a value is appended: twice would be one too many."""
+    return isinstance(change, SetTo | SetIfAbsent) and isinstance(change.path.parts[-1], int)
+
+
 def _position(change: Change) -> int:
     """What is set past a list's end is appended, the lower position first."""
     last = change.path.parts[-1]
@@ -142,9 +153,9 @@ def _apply(change: Change, item: Item) -> None:
     found = change.path.value_in(item)
     match change:
         case SetTo(path, value):
-            _put(path, value, item)
+            _put(path, copied_value(value), item)
         case SetIfAbsent(path, value):
-            _put(path, value if found is MISSING else found, item)
+            _put(path, copied_value(value) if found is MISSING else found, item)
         case Plus(path, number):
             _put(path, _sum(path, 0 if found is MISSING else found, number), item)
         case AddElements(path, elements):

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from holdfast.kernel.errors import BadRequest, ItemTooLarge
+from holdfast.kernel.text import one_line
 
 # None, bool, int, Decimal, str, bytes, list, dict, or a frozenset of str, of numbers or of bytes.
 Value: TypeAlias = Any
@@ -21,30 +22,31 @@ NESTING_MOST: Final = 31  # DynamoDB's 32 levels, of which the item is the first
 _DIGITS_MOST: Final = 38
 _MAGNITUDE_MOST: Final = 125  # 9.99E+125 is the largest number, 1E-130 the smallest
 _MAGNITUDE_LEAST: Final = -130
+_NAME_CHARACTERS_MOST: Final = 16_000  # of up to four bytes each; DynamoDB takes 64 KB
 _SMALL_INT: Final = 10**_DIGITS_MOST
 _SHOWN_CHARACTERS: Final = 120
 
 
 def canonical_item(item: Mapping[str, Value]) -> Item:
     """The item as every backend will hand it back, or BadRequest with the attribute that is wrong."""
-    return {_checked_name(name): canonical(value, name) for name, value in item.items()}
+    return {checked_name(name): canonical(value, name) for name, value in item.items()}
 
 
-def canonical(value: Value, where: object = "value") -> Value:
+def canonical(value: Value, where: object = "value", depth: int = 1) -> Value:
     """One value in the form in which it is read back: 1.50 as 1.5, tuples as lists, sets as frozensets.
 
-    `where` is what an error names; it becomes text only then.
+    `where` is what an error names; it becomes text only then. `depth` is that of the value within its item.
     """
     try:
-        return _canonical(value, 1)
+        return _canonical(value, depth)
     except BadRequest as error:
-        raise BadRequest(f"{where}: {error}") from error
+        raise BadRequest(f"{one_line(str(where))}: {error}") from error
 
 
 def _canonical(value: Value, depth: int) -> Value:
     kind = type(value)
     if kind is str:
-        return value if value.isascii() else _checked_text(value)
+        return value if value.isascii() else checked_text(value)
     if kind is int:
         return value if -_SMALL_INT < value < _SMALL_INT else _canonical_number(value)
     if kind is bool or value is None or kind is bytes:
@@ -58,7 +60,7 @@ def _canonical(value: Value, depth: int) -> Value:
         return _canonical_set(value)
     if isinstance(value, Mapping):
         _check_depth(depth)
-        return {_checked_name(name): _canonical(element, depth + 1) for name, element in value.items()}
+        return {checked_name(name): _canonical(element, depth + 1) for name, element in value.items()}
     if isinstance(value, float):
         raise BadRequest(f"{value!r} is a float; a number must be exact: an int or a Decimal")
     raise BadRequest(f"a value of type {kind.__name__} cannot be stored")
@@ -138,13 +140,15 @@ _TYPE_NAMES: Final[dict[type, str]] = {
 }
 
 
-def _checked_name(name: Any) -> str:
+def checked_name(name: Any) -> str:
     if type(name) is not str or not name:
         raise BadRequest(f"attribute name {name!r}: expected text that is not empty")
-    return name if name.isascii() else _checked_text(name)
+    if len(name) > _NAME_CHARACTERS_MOST:
+        raise BadRequest(f"an attribute name of {len(name)} characters; at most {_NAME_CHARACTERS_MOST}")
+    return name if name.isascii() else checked_text(name)
 
 
-def _checked_text(text: str) -> str:
+def checked_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -204,6 +208,8 @@ def copied_value(value: Value) -> Value:
 
 
 def _plain(value: Value) -> Any:
+    if isinstance(value, set):
+        value = frozenset(value)
     if isinstance(value, frozenset):
         return {"set": sorted((_plain(element) for element in value), key=str)}
     if isinstance(value, list | tuple):
