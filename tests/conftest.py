@@ -1,5 +1,6 @@
 """What all tests share: how chance is used, and the servers."""
 
+import logging
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -24,6 +25,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 REAL = os.environ.get("REAL_SERVERS") == "1"
 _LOGS = pytest.StashKey[list[Path]]()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Commands set up logging for their process; here the next test must not inherit it."""
+    root = logging.getLogger()
+    handlers = root.handlers[:]
+    loggers = [root, *map(logging.getLogger, ("boto3", "botocore", "urllib3", "uvicorn"))]
+    levels = [logger.level for logger in loggers]
+    yield
+    root.handlers[:] = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")
