@@ -236,7 +236,7 @@ def test_another_projection_is_only_noted(driver: Driver, path: Path) -> None:
     with OpenStore(path, driver) as opened:
         opened.store.put(THINGS, thing("p", "s", kind="k", at="1", note="x"))
         version = opened.sql("PRAGMA schema_version")
-    slim = replace(THINGS.indexes[0], projection=Projection.INCLUDE, included=("note",))
+    slim = replace(THINGS.indexes[0], projection=Projection.INCLUDE, included=("note", "ttl"))
     changed = replace(THINGS, indexes=(slim, *THINGS.indexes[1:]))
     with OpenStore(path, driver, tables=(changed,)) as opened:
         assert opened.sql("PRAGMA schema_version") == version
