@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+MINUTES ?= 10
 PYTEST = .venv/bin/python -m pytest -n 2
 SHELL_FILES = .ci/run $(shell find deploy src tests tools -name '*.sh' 2>/dev/null)
 
@@ -25,14 +26,19 @@ check: set-up-dev ## Lint, types, import directions, shell files, generated docs
 
 test: set-up-dev ## The tests; those whose server is missing are skipped
 	@.venv/bin/python -m tests.servers.dynamodb_local || true
+	@.venv/bin/python -m tests.servers.octokit_examples || true
+	@.venv/bin/python -m tests.servers.tlc || true
 	$(PYTEST) -m "not slow and not prove" $(ARGS)
 
 test-real: set-up-dev ## The tests against real servers, and the slow ones; a missing server is a failure
 	@.venv/bin/python -m tests.servers.dynamodb_local
 	@.venv/bin/python -m tests.servers.kube_apiserver
+	@.venv/bin/python -m tests.servers.octokit_examples
+	@.venv/bin/python -m tests.servers.tlc
 	REAL_SERVERS=1 $(PYTEST) -m "(real or slow) and not prove" $(ARGS)
 
-prove: set-up-dev ## The longest counts, with fresh random choices
+prove: set-up-dev ## The longest counts, with fresh random choices; MINUTES=60 for the search of the simulated world
+	.venv/bin/python -m tools.prove --minutes $(MINUTES) --jobs 2
 	HYPOTHESIS_PROFILE=prove $(PYTEST) -m prove $(ARGS)
 
 bench: set-up-dev ## All benchmarks; writes bench/RESULTS.md

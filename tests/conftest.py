@@ -2,13 +2,16 @@
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers import dynamodb_local
+from tests.servers import dynamodb_local, kube_apiserver, moto
+from tests.servers.kube_apiserver import RunningKube
 from tests.servers.processes import RunningServer
 
 # Derandomized: a test that passed passes again, on any machine. `make prove` draws afresh and prints what it drew.
@@ -23,6 +26,10 @@ settings.register_profile(
 settings.register_profile("prove", settings.get_profile("steady"), derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
+# Started in the background, this process may ignore Ctrl-C, and so would every program that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 REAL = os.environ.get("REAL_SERVERS") == "1"
 _LOGS = pytest.StashKey[list[Path]]()
 
@@ -35,6 +42,7 @@ def logging_as_it_was() -> Iterator[None]:
     loggers = [root, *map(logging.getLogger, ("boto3", "botocore", "urllib3", "uvicorn"))]
     levels = [logger.level for logger in loggers]
     yield
+    logging.disable(logging.NOTSET)
     root.handlers[:] = handlers
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
@@ -51,6 +59,35 @@ def dynamodb_server(
         if REAL:
             pytest.fail(str(error))
         pytest.skip(str(error))
+    request.config.stash.setdefault(_LOGS, []).append(server.log)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def kube_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[RunningKube]:
+    """A Kubernetes API server, one for each test worker."""
+    try:
+        server = kube_apiserver.start(tmp_path_factory.mktemp("kubernetes"))
+    except kube_apiserver.Unavailable as error:
+        if REAL:
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    request.config.stash.setdefault(_LOGS, []).extend(server.logs)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def account_token(kube_server: RunningKube) -> str:
+    """A token of the service account that the shipped role makes."""
+    return kube_server.shipped_account()
+
+
+@pytest.fixture(scope="session")
+def moto_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    """AWS' models over HTTP, one for each test worker."""
+    server = moto.start(tmp_path_factory.mktemp("moto"))
     request.config.stash.setdefault(_LOGS, []).append(server.log)
     yield server
     server.stop()

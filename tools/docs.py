@@ -3,6 +3,7 @@
 Needs Holdfast itself, so it runs in .venv.
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.main import cli
+from holdfast.console.schemas import SCHEMAS, document
 from holdfast.kernel.settings import SETTINGS, Setting
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -96,7 +98,8 @@ def _command_section(path: str, command: click.Command) -> str:
 
 
 def pages() -> dict[Path, str]:
-    return {DOCS / "settings.md": settings_page(), DOCS / "cli.md": cli_page()}
+    schemas = {DOCS / "schema" / f"{name}.json": f"{json.dumps(document(name), indent=2)}\n" for name in SCHEMAS}
+    return {DOCS / "settings.md": settings_page(), DOCS / "cli.md": cli_page(), **schemas}
 
 
 def main(arguments: list[str]) -> int:
@@ -109,6 +112,7 @@ def main(arguments: list[str]) -> int:
         if arguments:
             print(f"docs: {name} is not current; run: python -m tools.docs", file=sys.stderr)
         else:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(pages()[path], encoding="utf-8")
             print(f"docs: wrote {name}")
     return 1 if stale and arguments else 0

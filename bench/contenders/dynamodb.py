@@ -1,12 +1,16 @@
-"""DynamoDB: our store, and boto3 with nothing around it. Both use one client, so that only our part differs."""
+"""DynamoDB: our store through boto3 and through the lean client, and boto3 with nothing around it."""
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.credentials import Credentials
 
 from bench.contenders.leases import OWNER, TABLE, lease_item, take_from, until_after
 from holdfast.adapters.dynamodb import DynamoStore
 from holdfast.adapters.dynamodb_boto3 import Boto3Transport, boto3_client
 from holdfast.adapters.dynamodb_calls import DynamoCalls, Transport
+from holdfast.adapters.dynamodb_lean import LeanTransport, Place
 from holdfast.adapters.dynamodb_tables import DynamoTables
 from holdfast.adapters.dynamodb_wire import item_from_wire, wire_item
 from holdfast.adapters.system_clock import SystemClock
@@ -14,12 +18,12 @@ from holdfast.ports.store import Key
 from holdfast.ports.store.admin import CreateTable
 
 
-def client_of(url: str) -> Any:
-    """A client of DynamoDB Local, which takes any credentials."""
+def client_of(url: str, key: str = "bench") -> Any:
+    """A client of DynamoDB Local, which takes any credentials; each access key is a database of its own."""
     return boto3_client(
         endpoint_url=url,
         region_name="eu-west-1",
-        aws_access_key_id="bench",
+        aws_access_key_id=key,
         aws_secret_access_key="bench",  # noqa: S106 -- it takes any
     )
 
@@ -27,7 +31,8 @@ def client_of(url: str) -> Any:
 class OurDynamo:
     """Implements `bench.contenders.leases.Side`."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, prefix: str = "ours") -> None:
+        self._prefix = prefix
         calls = DynamoCalls(transport, SystemClock())
         self._tables = DynamoTables(calls)
         self._store = DynamoStore(calls)
@@ -36,16 +41,23 @@ class OurDynamo:
     def over(cls, client: Any) -> "OurDynamo":
         return cls(Boto3Transport(client))
 
+    @classmethod
+    def lean(cls, url: str) -> "OurDynamo":
+        parts = urlsplit(url)
+        place = Place(parts.hostname or "", parts.port or 0, None, "eu-west-1")
+        return cls(LeanTransport(place, Credentials("bench", "bench")), "lean")
+
     def create(self, names: Sequence[str]) -> None:
-        self._tables.carry_out(CreateTable(TABLE))
+        if self._tables.find(TABLE) is None:
+            self._tables.carry_out(CreateTable(TABLE))
         for name in names:
-            self._store.put(TABLE, lease_item(f"ours-{name}"))
+            self._store.put(TABLE, lease_item(f"{self._prefix}-{name}"))
 
     def take(self, name: str, fence: int) -> None:
-        take_from(self._store, f"ours-{name}", fence)
+        take_from(self._store, f"{self._prefix}-{name}", fence)
 
     def read(self, name: str) -> dict[str, Any]:
-        return self._store.get(TABLE, Key(f"ours-{name}")) or {}
+        return self._store.get(TABLE, Key(f"{self._prefix}-{name}")) or {}
 
     def close(self) -> None:
         self._store.close()

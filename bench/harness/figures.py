@@ -33,6 +33,10 @@ def value_at_least(limit: float) -> Goal:
     return Goal("value", ">=", limit)
 
 
+def value_at_most(limit: float) -> Goal:
+    return Goal("value", "<=", limit)
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One measured number. `what` also says what the reference is, where there is one."""

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+
+from botocore.credentials import Credentials
 
 from holdfast.adapters.dynamodb import DynamoStore
 from holdfast.adapters.dynamodb_boto3 import Boto3Transport, boto3_client
 from holdfast.adapters.dynamodb_calls import DynamoCalls
+from holdfast.adapters.dynamodb_lean import LeanTransport, Place
 from holdfast.adapters.dynamodb_tables import DynamoTables
 from holdfast.adapters.embedded import EmbeddedStore
 from holdfast.adapters.memory import memory_store
@@ -54,6 +58,12 @@ def dynamodb_calls(url: str, clock: Clock) -> DynamoCalls:
         endpoint_url=url, region_name="eu-west-1", aws_access_key_id="contract", aws_secret_access_key="contract"
     )
     return DynamoCalls(Boto3Transport(client), clock)
+
+
+def lean_dynamodb_calls(url: str, clock: Clock) -> DynamoCalls:
+    parts = urlsplit(url)
+    place = Place(parts.hostname or "", parts.port or 0, None, "eu-west-1")
+    return DynamoCalls(LeanTransport(place, Credentials("contract", "contract")), clock)
 
 
 @contextmanager

@@ -12,7 +12,13 @@ from tests.contracts import backends
 from tests.contracts.backends import Backend
 from tests.servers.processes import RunningServer
 
-BACKENDS = ["memory", "sqlite", "sqlite-apsw", pytest.param("dynamodb", marks=pytest.mark.real)]
+BACKENDS = [
+    "memory",
+    "sqlite",
+    "sqlite-apsw",
+    pytest.param("dynamodb", marks=pytest.mark.real),
+    pytest.param("dynamodb-lean", marks=pytest.mark.real),
+]
 
 
 @pytest.fixture
@@ -26,10 +32,18 @@ def calls_of(dynamodb_server: RunningServer) -> DynamoCalls:
     return backends.dynamodb_calls(dynamodb_server.url, StillClock())
 
 
+@pytest.fixture(scope="session")
+def lean_calls_of(dynamodb_server: RunningServer) -> Iterator[DynamoCalls]:
+    calls = backends.lean_dynamodb_calls(dynamodb_server.url, StillClock())
+    yield calls
+    calls.transport.close()
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, clock: StillClock, tmp_path: Path) -> Iterator[Backend]:
-    if request.param == "dynamodb":
-        shared: DynamoCalls = request.getfixturevalue("calls_of")
+    if request.param.startswith("dynamodb"):
+        name = "calls_of" if request.param == "dynamodb" else "lean_calls_of"
+        shared: DynamoCalls = request.getfixturevalue(name)
         with backends.dynamodb(DynamoCalls(shared.transport, clock), clock) as opened:
             yield opened
     else:

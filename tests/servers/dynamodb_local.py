@@ -8,22 +8,19 @@ Without -sharedDb, each pair of access key and region is a database of its own.
 
 from __future__ import annotations
 
-import os
 import platform
-import pwd
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.servers import processes
-from tools.cache import cache_directory, directory_made_whole, one_at_a_time
-from tools.progress import step
+from tests.servers import maven, processes
+from tests.servers.maven import Unavailable
 
+__all__ = ["Unavailable", "fetch", "find_java", "start"]
+
+_WHAT = "DynamoDB Local"
 _POM = Path(__file__).with_name("dynamodb-local") / "pom.xml"
 _MAIN_CLASS = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
-_OLDEST_JAVA = 17
 
 # Made for a short life: half the CPU until the first answer, compared with Java's defaults on two cores.
 _JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m")
@@ -35,10 +32,6 @@ _NATIVE_LIBRARIES = {
 }
 
 
-class Unavailable(Exception):
-    """DynamoDB Local cannot run here; the message is one sentence that says why."""
-
-
 def start(log_dir: Path) -> processes.RunningServer:
     """An empty server, ready to answer. Raises `Unavailable` if this machine cannot run it."""
     java = find_java()
@@ -47,17 +40,7 @@ def start(log_dir: Path) -> processes.RunningServer:
 
 
 def find_java() -> str:
-    """Java by JAVA_HOME or on PATH, of an age that can run it."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if java is None:
-        raise Unavailable(f"DynamoDB Local needs Java {_OLDEST_JAVA} or newer, and there is no java on this machine.")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r' version "(\d+)', said)
-    if version is None or int(version[1]) < _OLDEST_JAVA:
-        found = version[1] if version else "unknown"
-        raise Unavailable(f"DynamoDB Local needs Java {_OLDEST_JAVA} or newer, and {java} is of version {found}.")
-    return java
+    return maven.find_java(_WHAT)
 
 
 def fetch() -> Path:
@@ -65,52 +48,10 @@ def fetch() -> Path:
     pattern = _NATIVE_LIBRARIES.get((platform.system(), platform.machine()))
     if pattern is None:
         raise Unavailable(f"DynamoDB Local has no native library for {platform.system()} on {platform.machine()}.")
-    name = f"dynamodb-local-{_pinned_version()}"
-    directory = cache_directory() / name
-    if not directory.exists():
-        with one_at_a_time(name):
-            if not directory.exists():  # whoever held the lock may have fetched it
-                _fetch_with_maven(directory)
+    directory = maven.fetched(_WHAT, f"dynamodb-local-{_pinned_version()}", _POM)
     if not any(directory.glob(pattern)):
         raise Unavailable(f"DynamoDB Local lacks its native library {pattern}; remove {directory} and try again.")
     return directory
-
-
-def _fetch_with_maven(directory: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise Unavailable("DynamoDB Local is fetched with Maven, and there is no mvn on this machine.")
-    # -C: a file whose checksum is wrong is an error, not a warning.
-    fetching = [maven, "-B", "-q", "-C", "-f", str(_POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    with step(f"fetching {directory.name} with Maven", who="tests"), directory_made_whole(directory) as unfinished:
-        done = subprocess.run(
-            [*fetching, f"-DoutputDirectory={unfinished}"],
-            env=_with_home_for_java(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise Unavailable(f"DynamoDB Local could not be fetched: {_first_error(done.stdout + done.stderr)}")
-
-
-def _with_home_for_java() -> dict[str, str]:
-    """Java takes the home directory from the list of users, not from HOME. Where they differ, HOME is meant."""
-    environment = dict(os.environ)
-    try:
-        listed = pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        listed = None  # a user id without an entry, as containers have them
-    if (home := environment.get("HOME")) and home != listed:
-        # Of Java's variables this one understands quotes, and a home directory may have a space.
-        options = environment.get("JDK_JAVA_OPTIONS", "")
-        environment["JDK_JAVA_OPTIONS"] = f'{options} -Duser.home="{home}"'.strip()
-    return environment
-
-
-def _first_error(output: str) -> str:
-    errors = (line.removeprefix("[ERROR] ") for line in output.splitlines() if line.startswith("[ERROR] "))
-    return next(errors, "Maven said nothing")
 
 
 def _pinned_version() -> str:

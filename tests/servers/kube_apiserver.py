@@ -21,6 +21,7 @@ from typing import Any
 
 import trustme
 import urllib3
+import yaml
 
 from tests.servers import processes
 from tools.cache import cache_directory, directory_made_whole, one_at_a_time
@@ -29,6 +30,7 @@ from tools.progress import step
 _MODULE = Path(__file__).with_name("kubernetes")
 _PROGRAMS = ("kube-apiserver", "kube-controller-manager")
 _ADMIN_TOKEN = "test-admin"
+_ROLE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "role.yaml"
 
 
 class Unavailable(Exception):
@@ -91,6 +93,12 @@ class RunningKube:
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         return str(self.call("POST", path, asked)["status"]["token"])
 
+    def shipped_account(self) -> str:
+        """Apply the role that Holdfast ships, and give a token of its service account."""
+        for manifest in yaml.safe_load_all(_ROLE.read_text()):
+            self.call("POST", _collection(manifest), manifest)
+        return self.token_of("holdfast", "holdfast")
+
     def ask_etcd(self, path: str, body: Any) -> Any:
         response = self._pool.request("POST", f"{self.etcd.url}/v3/{path}", body=json.dumps(body), retries=False)
         if response.status != 200:
@@ -120,6 +128,13 @@ class RunningKube:
         self.stop_api()
         self.etcd.stop()
         self._pool.clear()
+
+
+def _collection(manifest: dict[str, Any]) -> str:
+    version, plural = manifest["apiVersion"], f"{manifest['kind'].lower()}s"
+    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    namespace = manifest["metadata"].get("namespace")
+    return f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
 
 
 def start(log_dir: Path) -> RunningKube:

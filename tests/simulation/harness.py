@@ -39,7 +39,9 @@ class Stage:
         open_store: Callable[[Clock], Store] = memory_store,
         start: Instant = DAWN,
         open_machines: Callable[[SimulatedEc2], Machines] = lambda ec2: ec2,
+        name: str = "cluster",
     ) -> None:
+        self.name = ClusterId(name)
         self.world = World(seed, BOOTSTRAP, start=start)
         self.clock = self.world.timeline
         self.store = open_store(self.clock)
@@ -57,7 +59,7 @@ class Stage:
         store, ec2 = gate.wrapped(self.store, "store"), gate.wrapped(self.machines, "machines")
         k3s, prometheus = gate.wrapped(self.world.k3s, "kube"), gate.wrapped(self.world.prometheus, "signals")
         subnets = [subnet.id for subnet in self.world.subnets]
-        senses = Senses(store, ec2, k3s, prometheus, ClusterId("cluster"), TAGS, subnets)
+        senses = Senses(store, ec2, k3s, prometheus, self.name, TAGS, subnets)
         hands = Hands(store, self.clock, ec2, k3s, TAGS, "lt-0abc:3", "user data", self.choices)
         return Cluster(senses, hands, self.policy)
 
@@ -72,20 +74,24 @@ class Stage:
                 self.gate.is_dead = False  # the next invocation is another process
             return None
 
-    def tick_until(self, condition: Callable[[], bool], *, most: int = 60) -> list[Ticked]:
+    def tick_until(self, condition: Callable[[], bool], *, most: int = 60, seconds: float = 60) -> list[Ticked]:
         ticked: list[Ticked | None] = []
         while not condition():
             assert len(ticked) < most, f"after {most} ticks: {self.state}"
-            ticked.append(self.tick())
+            ticked.append(self.tick(seconds=seconds))
         return [one for one in ticked if one is not None]
 
     @property
     def item(self) -> Item:
-        return self.store.get(STATE, Key("cluster")) or {}
+        return self.store.get(STATE, Key(self.name)) or {}
 
     @property
     def state(self) -> ClusterState:
         return read_state(self.item or None)
+
+    @property
+    def open_notices(self) -> frozenset[str]:
+        return frozenset((self.store.get(STATE, Key(f"{self.name}#spots")) or {}).get("open", ()))
 
     @property
     def alive(self) -> list[Machine]:

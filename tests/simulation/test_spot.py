@@ -2,17 +2,23 @@
 
 import pytest
 
+from holdfast.cluster.lease import acquire
+from holdfast.cluster.ledger import Ledger
+from holdfast.cluster.pause import Pause, end_pause, set_pause
 from holdfast.cluster.policy import Policy, Rebalance
-from holdfast.cluster.seen import SPOT_ANNOTATION
-from holdfast.cluster.spot import SpotKind
-from holdfast.cluster.spot_act import note
+from holdfast.cluster.seen import INSTANCE_LABEL, SPOT_ANNOTATION, UNVERIFIED_TAINT
+from holdfast.cluster.spot import Replacement, SpotKind, read_notice
+from holdfast.cluster.spot_act import note, notice_key
 from holdfast.kernel.ids import ClusterId, InstanceId
+from holdfast.ports.kube import Taint
 from holdfast.ports.machines import Machine
 from holdfast.ports.store import Key
 from holdfast.ports.store.tables import STATE
+from holdfast.simulator.gate import Gate, Moment, PortCall
 from holdfast.simulator.k3s import Workload
+from holdfast.simulator.world import ZONES
 from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import Stage
+from tests.simulation.harness import TAGS, Stage
 
 CLUSTER = ClusterId("cluster")
 
@@ -131,3 +137,80 @@ def test_the_hinted_machine_is_the_first_to_leave(stage_of: StageMaker) -> None:
     stage.tick_until(lambda: stage.state.down is not None)
     assert stage.state.down is not None
     assert stage.state.down.targets == (hinted.id,)
+
+
+def test_hints_are_acted_on_one_after_the_other(stage_of: StageMaker) -> None:
+    """A wave of hints must not turn the whole cluster over at once."""
+    stage = stage_of(workers=0, policy=Policy(rebalance=Rebalance.REPLACE, min_workers=6, max_workers=20))
+    for number in range(6):
+        stage.world.add_worker(ZONES[number % 3], TAGS, "spot")
+    stage.clock.sleep(60)
+    hinted = [machine.id for machine in stage.alive]
+    for instance in hinted:
+        note(stage.store, CLUSTER, instance, SpotKind.REBALANCE, stage.clock.now())
+    for _ in range(60):
+        stage.tick()
+        assert len(stage.alive) <= 7
+        if not set(hinted) & {machine.id for machine in stage.alive}:
+            break
+    assert not set(hinted) & {machine.id for machine in stage.alive}
+    assert len(stage.alive) == 6
+
+
+@pytest.mark.parametrize("kind", [SpotKind.REBALANCE, SpotKind.INTERRUPTION])
+def test_while_paused_nothing_is_launched_for_what_leaves(kind: SpotKind) -> None:
+    """An interruption is drained all the same: EC2 does not ask. Its replacement comes when the pause is over."""
+    stage = Stage(workers=0, policy=Policy(rebalance=Rebalance.REPLACE))
+    for zone in ZONES:
+        stage.world.add_worker(zone, TAGS, "spot")
+    stage.tick()
+    set_pause(stage.store, CLUSTER, Pause("ann", stage.clock.now(), ""))
+    note(stage.store, CLUSTER, stage.alive[0].id, kind, stage.clock.now())
+    before = len(stage.world.ec2.launches)
+    for _ in range(5):
+        stage.tick()
+    assert len(stage.world.ec2.launches) == before
+    end_pause(stage.store, CLUSTER)
+    stage.tick()
+    assert len(stage.world.ec2.launches) == before + 1
+
+
+def test_what_was_urgent_is_told_when_another_holds_the_lease() -> None:
+    stage = Stage(workers=0)
+    for zone in ZONES:
+        stage.world.add_worker(zone, TAGS, "spot")
+    stage.tick()
+    acquire(Ledger(stage.store, CLUSTER), "another", stage.clock.now())
+    note(stage.store, CLUSTER, stage.alive[0].id, SpotKind.INTERRUPTION, stage.clock.now())
+    ticked = stage.tick(seconds=5)
+    assert ticked is not None
+    assert [step.kind for step in ticked.done] == ["cordon_interrupted"]
+    assert "lease held by another" in str(ticked.stopped)
+
+
+def test_a_replacement_that_is_given_up_is_never_accepted_by_another() -> None:
+    """One that pauses before it terminates, while the machine joins and another process ticks."""
+    stage = Stage(workers=3, policy=Policy(join_timeout_seconds=120))
+    stage.tick()
+    stage.world.joins = False
+    victim = stage.alive[0]
+    interrupt(stage, victim)
+    new = stage.alive[-1]
+    for _ in range(2):
+        stage.tick(seconds=50)
+    paused: list[None] = []
+
+    def hook(call: PortCall, moment: Moment) -> None:
+        if (call.port, call.method, moment) != ("machines", "terminate", Moment.BEFORE) or paused:
+            return
+        paused.append(None)
+        if stage.world.k3s.node(new.id) is None:
+            taint = Taint(UNVERIFIED_TAINT, "true", "NoSchedule")
+            stage.world.k3s.join(new.id, new.id, new.private_ip or "", {INSTANCE_LABEL: new.id}, (taint,))
+        for _ in range(3):
+            stage.tick(seconds=60)
+
+    stage.tick(seconds=60, gate=Gate(hook))
+    assert paused
+    notice = read_notice(stage.store.get(STATE, notice_key(victim.id)) or {})
+    assert notice.replacement is not Replacement.ACCEPTED

@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.main import cli
-from holdfast.cli.output import plain_table
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.settings import SETTINGS
 from tests.servers.processes import RunningServer
@@ -187,17 +186,6 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
 # Tables for people
 
 
-def test_a_plain_table_wraps_its_last_column_only() -> None:
-    """Names and values stay whole; the rest fits the width."""
-    rows = [["LONG_NAME", "x", "several words that do not fit a line of forty"]]
-    assert list(plain_table(["NAME", "V", "HELP"], rows, 40)) == [
-        "NAME       V  HELP",
-        "LONG_NAME  x  several words that do not",
-        "              fit a line of forty",
-    ]
-    assert list(plain_table(["NAME", "V", "HELP"], rows, None))[1].endswith("a line of forty")
-
-
 def test_a_terminal_gets_a_table_that_fits() -> None:
     """Values of others are shown as they are: rich's markup means nothing in them."""
     controller, terminal = pty.openpty()
@@ -321,12 +309,16 @@ def test_a_file_that_is_not_ours_is_one_line(directory: Path) -> None:
 
 
 def test_every_command_that_shows_has_json_and_every_one_that_changes_has_dry_run() -> None:
-    """`run` shows nothing and is asked by nobody what it would do."""
+    """`run` and `serve` show nothing and are asked by nobody what they would do."""
     options = {path: {name for option in command.params for name in option.opts} for path, command in leaves(cli)}
-    shows = {"settings", "status", "explain", "tables check", "tables describe"}
-    changes = {"pause", "resume", "tables create"}
-    assert set(options) == {"run"} | shows | changes
-    assert {path for path, names in options.items() if "--json" not in names} == {"run"}
+    jobs = {f"jobs {name}" for name in ("list", "show", "events", "stuck", "stats", "explain")}
+    shows = {"settings", "status", "explain", "simulate", "tables check", "tables describe"} | jobs
+    shows |= {"runs show", "deployments show", "cost", "migrate status", "migrate compare", "doctor"}
+    shows |= {f"completion {shell}" for shell in ("bash", "zsh", "fish")}
+    changes = {"tick", "pause", "resume", "tables create"}
+    changes |= {f"migrate {name}" for name in ("backfill", "advance", "back", "cleanup")}
+    assert set(options) == {"run", "serve"} | shows | changes
+    assert {path for path, names in options.items() if "--json" not in names} == {"run", "serve"}
     assert {path for path, names in options.items() if "--dry-run" in names} == changes
 
 

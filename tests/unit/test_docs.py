@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import click
 import pytest
 
 from holdfast.cli.main import cli
@@ -29,7 +30,8 @@ def test_the_command_page_has_every_command_and_option() -> None:
     for path, command in docs.commands(cli, "holdfast"):
         section = page.partition(f"\n## {path}\n")[2].partition("\n## ")[0]
         assert command.help is not None
-        assert all(option.opts[0] in section for option in command.params), path
+        names = (one.opts[0] if isinstance(one, click.Option) else one.human_readable_name for one in command.params)
+        assert all(name in section for name in names), path
 
 
 def test_a_stale_page_is_named_and_not_touched(

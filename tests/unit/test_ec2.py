@@ -10,12 +10,12 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from holdfast.adapters.ec2 import TAGS_MOST, USER_DATA_BYTES_MOST, Ec2Machines, ec2_client
+from holdfast.adapters.ec2 import TAGS_MOST, Ec2Machines, ec2_client
 from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.machines import LaunchOrder, MachineError, MachineState, Market, Subnet
+from holdfast.ports.machines import USER_DATA_BYTES_MOST, LaunchOrder, MachineError, MachineState, Market, Subnet
 from tests.servers.scripted_http import Asked, Reply, Reset, ScriptedServer, Silence, serving
 
 SENT_ONCE = 1

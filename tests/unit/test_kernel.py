@@ -56,6 +56,8 @@ def test_iso_times_of_any_zone_become_utc_to_the_millisecond(text: str, iso: str
         "2026-01-15T10:00:01Z\n",
         "٢٠٢٦-01-15T10:00:01Z",
         "now",
+        "9999-12-31T23:59:59-23:59",
+        "0001-01-01T00:00:00Z",
     ],
 )
 def test_a_time_without_a_zone_or_of_another_form_is_refused(text: str) -> None:

@@ -1,7 +1,6 @@
 """Calls to the API server: what is asked again, what is not, and what the answers mean."""
 
 import json
-import logging
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -305,15 +304,20 @@ def test_a_change_that_the_rules_for_nodes_forbid_is_our_own_mistake() -> None:
     ],
 )
 def test_what_an_answer_to_an_eviction_means(answers: list[Answer], outcome: Eviction) -> None:
-    assert api_on(ScriptedTransport(*answers)).evict(POD) is outcome
+    assert api_on(ScriptedTransport(*answers)).evict(POD).outcome is outcome
 
 
-def test_why_a_pod_stays_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_why_a_pod_stays_is_told_with_the_answer() -> None:
     answer = status(429, "Cannot evict", ("DisruptionBudget", "web needs 1 healthy pods"), retry_after_seconds=10)
-    with caplog.at_level(logging.INFO):
-        api_on(ScriptedTransport(answer)).evict(POD)
-    assert "pod ns/p stays for now: 429: Cannot evict (web needs 1 healthy pods)" in caplog.text
-    assert "to be asked again in 10 s" in caplog.text
+    evicted = api_on(ScriptedTransport(answer)).evict(POD)
+    assert evicted.reason == "429: Cannot evict (web needs 1 healthy pods); to be asked again in 10 s"
+
+
+def test_what_a_server_says_of_an_eviction_is_one_line_and_not_too_long() -> None:
+    answer = status(429, "x\n\x1b[31m" + "y" * 5000, ("DisruptionBudget", "z" * 5000))
+    reason = api_on(ScriptedTransport(answer)).evict(POD).reason
+    assert reason.isprintable()
+    assert len(reason) < 700
 
 
 def test_an_eviction_names_the_very_pod() -> None:

@@ -26,7 +26,16 @@ RUNBOOK: Final = ROOT / "docs" / "RUNBOOK.md"
 DECISIONS: Final = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 
 # In capitals like a setting, but none: the environment of others, and words of SQLite and DynamoDB.
-NOT_SETTINGS: Final = {"JAVA_HOME", "K3S_SHA256_ARCH", "KEYS_ONLY", "PARAMETER_ARN", "SQLITE_BUSY", "XDG_CACHE_HOME"}
+NOT_SETTINGS: Final = {
+    "API_KEY",
+    "JAVA_HOME",
+    "K3S_SHA256_ARCH",
+    "KEYS_ONLY",
+    "NO_COLOR",
+    "PARAMETER_ARN",
+    "SQLITE_BUSY",
+    "XDG_CACHE_HOME",
+}
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

@@ -259,7 +259,7 @@ def test_every_default_and_example_is_valid() -> None:
     """What the help offers must work."""
     for row in SETTINGS:
         assert row.kind.parse(row.example) is not None, row.name
-        default = row.default_after({"holdfast_data": Path("x")})
+        default = row.default_after({"holdfast_data": Path("x"), "cluster_id": "x"})
         assert row.kind.parse(row.words(default)) == default, row.name
 
 
@@ -286,8 +286,11 @@ def test_settings_are_values() -> None:
         ({"MIN_WORKERS": "20", "MAX_WORKERS": "3"}, "MIN_WORKERS=20 is more than MAX_WORKERS=3"),
         ({"CPU_UP": "0.2", "CPU_DOWN": "0.5"}, "CPU_DOWN=0.5 is not below CPU_UP=0.2"),
         ({"JOBS_TABLE": "workflow_runs"}, "RUNS_TABLE=workflow_runs is also the name in JOBS_TABLE"),
+        ({"JOIN_TIMEOUT_SEC": "0"}, "JOIN_TIMEOUT_SEC=0 is less than a machine takes"),
+        ({"STUCK_SEC": "100"}, "STUCK_SEC=100 is less than DRAIN_SEC=300"),
+        ({"NOT_READY_SEC": "1"}, "NOT_READY_SEC=1 would replace nodes that only restart"),
     ],
-    ids=["workers", "cpu", "tables"],
+    ids=["workers", "cpu", "tables", "join", "stuck", "not ready"],
 )
 def test_settings_that_contradict_each_other_are_refused_together(given: dict[str, str], says: str) -> None:
     """Each is good by itself: only together they are wrong, and the line names both."""
@@ -295,3 +298,21 @@ def test_settings_that_contradict_each_other_are_refused_together(given: dict[st
         load_settings(given)
     assert says in str(refused.value)
     assert "for example" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"KUBECONFIG": "a", "KUBE_SERVER": "https://b"},
+        {"KUBE_CONTEXT": "a"},
+        {"KUBE_TOKEN_PARAMETER": "/a"},
+        {"KUBE_CA_FILE": "a"},
+        {"PROMETHEUS_TOKEN_FILE": "a", "PROMETHEUS_TOKEN_PARAMETER": "/b"},
+    ],
+    ids=lambda given: "+".join(given),
+)
+def test_what_would_be_ignored_without_a_word_is_refused(given: dict[str, str]) -> None:
+    """On AWS: who names two clusters means one of them. In the simulated world a machine's own variables do no harm."""
+    with pytest.raises(BadSetting, match=r"leave (it|one) out"):
+        load_settings({"HOLDFAST_WORLD": "aws", **given})
+    assert load_settings({"HOLDFAST_WORLD": "sim", **given}).holdfast_world == "sim"

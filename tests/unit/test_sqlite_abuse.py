@@ -90,6 +90,43 @@ def test_a_write_from_a_signal_handler_within_a_write_is_refused_and_does_not_ha
     store.update(STATE, Key("a"), attr("n").plus(1))
 
 
+def test_a_write_from_a_signal_handler_while_another_write_waits_is_refused(store: EmbeddedStore) -> None:
+    """The thread that waits is needed to wake the others, or to lead them: it cannot wait a second time."""
+    is_leading, may_end = threading.Event(), threading.Event()
+    refused: list[Exception] = []
+
+    def lead(_: Transaction) -> None:
+        is_leading.set()
+        may_end.wait(60)
+
+    def interrupt_who_waits() -> None:
+        while not store._rows._writer._queue:  # type: ignore[attr-defined]
+            os.sched_yield()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    def handler(*_: object) -> None:
+        try:
+            store.put(STATE, {"pk": "from the handler"})
+        except StoreRefused as error:
+            refused.append(error)
+        may_end.set()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    threads = [threading.Thread(target=store._rows.write, args=(lead,)), threading.Thread(target=interrupt_who_waits)]
+    try:
+        threads[0].start()
+        is_leading.wait(60)
+        threads[1].start()
+        store.put(STATE, {"pk": "a"})
+    finally:
+        for thread in threads:
+            thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert len(refused) == 1
+    assert store.get(STATE, Key("a")) is not None
+    assert store.get(STATE, Key("from the handler")) is None
+
+
 def test_a_fork_of_the_process_is_refused_instead_of_hanging(store: EmbeddedStore) -> None:
     store.put(STATE, {"pk": "a"})
     writer = store._rows._writer  # type: ignore[attr-defined]

@@ -1,10 +1,12 @@
 """Group commit: who shares a transaction, whose failure is whose, and what is left of it."""
 
+import gc
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -199,6 +201,22 @@ def test_work_that_writes_nothing_counts_as_nothing(opened: OpenStore) -> None:
     with pytest.raises(WriteConflict):
         opened.store.put(FLAGS, {"pk": "a"}, attr("pk").exists())
     assert (opened.rows.writes, opened.rows.commits) == (0, 0)
+
+
+def test_a_write_leaves_nothing_to_the_garbage_collector(opened: OpenStore) -> None:
+    """Many a second, and what each leaves behind would have to be searched for, with everybody waiting."""
+
+    def work(transaction: Transaction) -> None:
+        put_flag(transaction, {"pk": "a"})
+
+    left = weakref.ref(work)
+    gc.disable()
+    try:
+        opened.rows.write(work)
+        del work
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 # Failing alone

@@ -16,9 +16,10 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from holdfast.cluster.seen import INSTANCE_LABEL, UNVERIFIED_TAINT
-from holdfast.fleet.user_data import USER_DATA_BYTES_MOST, user_data
+from holdfast.fleet.user_data import user_data
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.settings.bootstrap import BootstrapSettings
+from holdfast.ports.machines import USER_DATA_BYTES_MOST
 from tests.servers.certificates import new_authority
 from tests.unit.worker_sandbox import (
     BAKED,

@@ -5,8 +5,9 @@ Retries are the caller's: only the caller knows what may be repeated, and with w
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
+import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
@@ -63,6 +64,16 @@ def aws_config(*, read_seconds: float, connect_seconds: float = 2, connections: 
         max_pool_connections=connections,
         tcp_keepalive=True,
     )
+
+
+def aws_client(service: str, config: Config, **options: Any) -> Any:
+    """A client of boto3's; its own variables and files apply."""
+    try:
+        return boto3.client(service, config=config, **options)  # type: ignore[call-overload]
+    except (BotoCoreError, ValueError) as error:  # ValueError: an endpoint that is no address
+        raise NeedsOperator(
+            f"no client for {service}: {error}; set AWS_DEFAULT_REGION, and check AWS_PROFILE and AWS_ENDPOINT_URL"
+        ) from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ Names and values always travel as placeholders (#0, :0), never inside an express
 or holds, it cannot become part of the language. Pure; the boto3 client and the lean one send the same requests.
 """
 
+from base64 import b64decode
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -53,7 +54,7 @@ def value_from_wire(wire: Wire) -> Value:
     if kind == "N":
         return _number(raw)
     if kind == "B":
-        return bytes(raw)
+        return _bytes(raw)
     if kind == "NULL":
         return None
     if kind == "L":
@@ -62,7 +63,12 @@ def value_from_wire(wire: Wire) -> Value:
         return item_from_wire(raw)
     if kind == "NS":
         return frozenset(map(_number, raw))
-    return frozenset(raw) if kind == "SS" else frozenset(map(bytes, raw))
+    return frozenset(raw) if kind == "SS" else frozenset(map(_bytes, raw))
+
+
+def _bytes(raw: bytes | str) -> bytes:
+    """boto3 gives bytes; on the wire they are base64."""
+    return b64decode(raw, validate=True) if isinstance(raw, str) else bytes(raw)
 
 
 def wire_key(table: Table, key: Key) -> Wire:

@@ -6,20 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import boto3
-
-from holdfast.adapters.aws import AwsError, aws_config, aws_errors
+from holdfast.adapters.aws import AwsError, aws_client, aws_config, aws_errors
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
-from holdfast.ports.machines import LaunchOrder, Machine, MachineError, MachineState, Market, Subnet
+from holdfast.ports.machines import (
+    USER_DATA_BYTES_MOST,
+    LaunchOrder,
+    Machine,
+    MachineError,
+    MachineState,
+    Market,
+    Subnet,
+)
 
 if TYPE_CHECKING:
     from types_boto3_ec2.client import EC2Client
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef, RunInstancesRequestTypeDef
 
-USER_DATA_BYTES_MOST: Final = 16 * 1024
 TOKEN_MOST: Final = 64
 TAGS_MOST: Final = 50
 TAG_KEY_MOST: Final = 128
@@ -43,7 +48,8 @@ class Unreadable(Exception):
 
 def ec2_client(*, read_seconds: float = READ_SECONDS, **options: Any) -> "EC2Client":
     """A client that sends each request once. boto3's own variables and files apply."""
-    return boto3.client("ec2", config=aws_config(read_seconds=read_seconds), **options)
+    client: EC2Client = aws_client("ec2", aws_config(read_seconds=read_seconds), **options)
+    return client
 
 
 class Ec2Machines:

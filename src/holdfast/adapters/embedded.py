@@ -47,7 +47,7 @@ class Transaction(Protocol):
     def read(self, table: Table, key: Key) -> Item | None: ...
 
     def replace(self, table: Table, key: Key, old: Item | None, new: Item) -> None:
-        """Put `new` in the place of `old`, which is what `read` gave."""
+        """Put `new` in the place of `old`, which is what `read` gave. One that is too large is refused first."""
         ...
 
     def remove(self, table: Table, key: Key) -> None: ...
@@ -156,7 +156,9 @@ class EmbeddedStore:
             failed = [not _permits(write, old) for (write, _), old in zip(checked, olds, strict=True)]
             if any(failed):
                 raise _transaction_conflict(checked, olds, failed)
-            news = [outcome(write, key, old) for (write, key), old in zip(checked, olds, strict=True)]
+            news = [
+                _sized(outcome(write, key, old), write, key) for (write, key), old in zip(checked, olds, strict=True)
+            ]
             for (write, key), old, new in zip(checked, olds, news, strict=True):
                 _store(transaction, write, key, old, new)
             return list(zip(olds, news, strict=True))
@@ -216,19 +218,25 @@ def outcome(write: Write, key: Key, old: Item | None) -> Item | None:
         case PutItem():
             return write.item
         case UpdateItem():
-            new = write.update.applied(write.table.key_item(key) if old is None else old)
-            _check_size(new, write.table, key)
-            return new
+            return write.update.applied(write.table.key_item(key) if old is None else old)
         case DeleteItem():
             return None
         case CheckItem():
             return old
 
 
-def _check_size(item: Item, table: Table, key: Key) -> None:
-    # JSON is quickly made, and never less than a third of the size: most items need no counting.
-    if 3 * len(_JSON.encode(item)) > ITEM_BYTES_MOST:
+def check_item_size(item: Item, table: Table, key: Key, text: str | None = None) -> None:
+    """Refuse what DynamoDB would. `text` is the item as JSON, where it has been made already."""
+    # JSON is quickly made, and its characters are never less than a quarter of the size: most items need no counting.
+    if 4 * len(_JSON.encode(item) if text is None else text) > ITEM_BYTES_MOST:
         check_size(item_bytes(item), item_name(table, key))
+
+
+def _sized(new: Item | None, write: Write, key: Key) -> Item | None:
+    """Looked at before the first of several is stored: none is, if one cannot be."""
+    if new is not None:
+        check_item_size(new, write.table, key)
+    return new
 
 
 def _permits(write: Write, old: Item | None) -> bool:

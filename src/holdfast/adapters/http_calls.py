@@ -10,7 +10,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -44,6 +44,7 @@ class HttpLimits:
 class HttpAnswer:
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,6 +56,10 @@ class _Address:
     port: int | None
     path: str
     query: str
+
+    @property
+    def port_used(self) -> int:
+        return self.port or (443 if self.scheme == "https" else 80)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -91,8 +96,22 @@ class HttpPlace:
 
     __repr__ = __str__
 
+    def path_of(self, address: str) -> str | None:
+        """What comes after our own address in this one; None if it is not below ours: another host, or another path."""
+        ours, found = self._address, _parts(address)
+        base = ours.path.rstrip("/")
+        if found is None or (found.scheme, found.host) != (ours.scheme, ours.host) or found.port_used != ours.port_used:
+            return None
+        if not found.path.startswith(f"{base}/") or ".." in found.path:
+            return None
+        return found.path.removeprefix(base) + (f"?{found.query}" if found.query else "")
+
     def post(self, body: bytes, headers: Mapping[str, str], *, path: str = "") -> HttpAnswer:
         """Send to the address, with `path` after its own, and read the whole answer, whatever its status."""
+        return self.send("POST", headers, path=path, body=body)
+
+    def send(self, method: str, headers: Mapping[str, str], *, path: str = "", body: bytes | None = None) -> HttpAnswer:
+        """The same, by any method; a path with a query is for an address that has none."""
         end_seconds = self._clock.monotonic_seconds() + self._limits.whole_seconds
         connection = self._connection()
         try:
@@ -103,7 +122,7 @@ class HttpPlace:
             query = f"?{self._address.query}" if self._address.query else ""
             # Not unpacked: a small answer must not grow to gigabytes in here. A packed one is not asked for, either.
             connection.request(
-                "POST",
+                method,
                 target + query,
                 body=body,
                 headers={**headers, "Connection": "close", "User-Agent": "holdfast"},
@@ -111,7 +130,8 @@ class HttpPlace:
                 decode_content=False,
             )
             response = connection.getresponse()
-            return HttpAnswer(response.status, self._body(response, line, end_seconds))
+            told = {name.lower(): value for name, value in response.headers.items()}
+            return HttpAnswer(response.status, self._body(response, line, end_seconds), told)
         except (HTTPError, OSError, http.client.HTTPException) as error:
             raise HttpFailed(f"{self}: {_reason(error)}") from error
         finally:

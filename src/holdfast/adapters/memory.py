@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator
 from threading import RLock
 from typing import TypeVar
 
-from holdfast.adapters.embedded import EmbeddedStore, Transaction
+from holdfast.adapters.embedded import EmbeddedStore, Transaction, check_item_size
 from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Index, Item, Key, Meter, Query, Table
@@ -58,6 +58,7 @@ class MemoryRows:
     # Transaction: called within `write`
 
     def replace(self, table: Table, key: Key, old: Item | None, new: Item) -> None:
+        check_item_size(new, table, key)
         if old is not None:
             self.remove(table, key)
         self._items.setdefault(table.name, {})[key] = copied(new)

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.adapters.http_calls import HttpFailed, HttpPlace
 from holdfast.adapters.prometheus_queries import Queries
+from holdfast.kernel import typed_json
 from holdfast.kernel.errors import BadSetting, HoldfastError
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
@@ -201,7 +202,7 @@ def _reading(subject: str, measured: Callable[[], Known[T]]) -> Reading[T]:
 
 def _decoded(body: bytes) -> _Answer | None:
     try:
-        return msgspec.json.decode(body, type=_Answer)
+        return typed_json.decoded(body, _Answer)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
@@ -215,9 +216,9 @@ def _samples(answer: _Answer) -> list[_Sample]:
     kind = answer.data.kind if answer.data else "no"
     try:
         if answer.data and kind == "vector":
-            return msgspec.json.decode(answer.data.result, type=list[_Sample])
+            return typed_json.decoded(answer.data.result, list[_Sample])
         if answer.data and kind == "scalar":
-            return [_Sample({}, msgspec.json.decode(answer.data.result, type=tuple[float, str]))]
+            return [_Sample({}, typed_json.decoded(answer.data.result, tuple[float, str]))]
     except (msgspec.MsgspecError, ValueError) as error:
         raise _NotKnown("the result of the query is not of Prometheus' form") from error
     raise _NotKnown(f"the query has a {cut(kind, 20)} result; expected a vector or a scalar")

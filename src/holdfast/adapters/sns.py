@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-import boto3
-
-from holdfast.adapters.aws import AwsError, aws_config, aws_errors
+from holdfast.adapters.aws import AwsError, aws_client, aws_config, aws_errors
 from holdfast.kernel.errors import Retryable
 from holdfast.kernel.text import cut
 from holdfast.ports.notify import Notice
@@ -18,7 +16,8 @@ TEXT_MOST: Final = 8000  # far below SNS' 256 KB: somebody reads this on a telep
 
 
 def sns_client(**options: Any) -> "SNSClient":
-    return boto3.client("sns", config=aws_config(read_seconds=READ_SECONDS), **options)
+    client: SNSClient = aws_client("sns", aws_config(read_seconds=READ_SECONDS), **options)
+    return client
 
 
 class SnsNotifier:

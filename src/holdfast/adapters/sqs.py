@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-import boto3
 import msgspec
 
-from holdfast.adapters.aws import AwsError, aws_config, aws_errors, explained
+from holdfast.adapters.aws import AwsError, aws_client, aws_config, aws_errors, explained
+from holdfast.kernel import typed_json
 from holdfast.kernel.errors import HoldfastError, NeedsOperator
 from holdfast.kernel.text import cut, one_line
 
@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 def sqs_client(**options: Any) -> "SQSClient":
     # Longer than the longest wait: an empty answer is not a lost one.
-    return boto3.client("sqs", config=aws_config(read_seconds=WAIT_SECONDS + 10), **options)
+    client: SQSClient = aws_client("sqs", aws_config(read_seconds=WAIT_SECONDS + 10), **options)
+    return client
 
 
 class SqsEvents:
@@ -42,10 +43,13 @@ class SqsEvents:
         self._client = client or sqs_client()
         self._wait_seconds = wait_seconds
 
+    def __str__(self) -> str:
+        return f"SQS queue {cut(self._queue_url, 200)}"
+
     def close(self) -> None:
         self._client.close()
 
-    def handle_next(self, handle: Callable[[Event], None]) -> int:
+    def handle_next(self, handle: Callable[[Event], object]) -> int:
         """Wait for events, hand over each, and say how many were handled. Raises only when the queue cannot be read."""
         return sum(self._handled(message, handle) for message in self._received())
 
@@ -71,11 +75,11 @@ class SqsEvents:
             raise self._explained(error) from error
         return answer.get("Messages", [])
 
-    def _handled(self, message: "MessageTypeDef", handle: Callable[[Event], None]) -> bool:
+    def _handled(self, message: "MessageTypeDef", handle: Callable[[Event], object]) -> bool:
         name = message.get("MessageId", "")
         tries = message.get("Attributes", {}).get("ApproximateReceiveCount", "?")
         try:
-            handle(msgspec.json.decode(message.get("Body", ""), type=Event))
+            handle(typed_json.decoded(message.get("Body", ""), Event))
         except (HoldfastError, msgspec.MsgspecError) as error:
             log.warning("event %s not handled at try %s, left in the queue: %s", name, tries, one_line(str(error)))
             return False
@@ -96,7 +100,6 @@ class SqsEvents:
             )
 
     def _explained(self, error: AwsError) -> Exception:
-        what = f"SQS queue {cut(self._queue_url, 200)}"
         if error.code.endswith(_NO_QUEUE):
-            return NeedsOperator(f"{what}: does not exist in this region and account; create it, or name another")
-        return explained(error, what)
+            return NeedsOperator(f"{self}: does not exist in this region and account; create it, or name another")
+        return explained(error, str(self))

@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-import boto3
-
-from holdfast.adapters.aws import AwsError, aws_config, aws_errors, explained
+from holdfast.adapters.aws import AwsError, aws_client, aws_config, aws_errors, explained
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.kernel.text import cut
 from holdfast.ports.clock import Clock
@@ -20,7 +18,8 @@ _MISSING: Final = frozenset({"ParameterNotFound", "ParameterVersionNotFound"})
 
 
 def ssm_client(**options: Any) -> "SSMClient":
-    return boto3.client("ssm", config=aws_config(read_seconds=READ_SECONDS), **options)
+    client: SSMClient = aws_client("ssm", aws_config(read_seconds=READ_SECONDS), **options)
+    return client
 
 
 class SsmParameters:

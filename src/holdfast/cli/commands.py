@@ -11,10 +11,9 @@ from typing import Any
 import click
 from click.exceptions import NoArgsIsHelpError
 
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.kernel.errors import BadSetting, HoldfastError
 from holdfast.kernel.text import one_line
-
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 
 class Commands(click.Group):
@@ -33,19 +32,25 @@ class Commands(click.Group):
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.Abort:
-            sys.exit(INTERRUPTED)
+            sys.exit(ExitCode.INTERRUPTED)
         except NoArgsIsHelpError as error:
             error.show()
             sys.exit(error.exit_code)
         except click.ClickException as error:
-            _say(error.format_message())
+            _say(_mistake(error))
             sys.exit(error.exit_code)
         except HoldfastError as error:
             # Only bad settings have several lines, one for each; elsewhere a line break came with a stranger's text.
             for line in str(error).split("\n") if isinstance(error, BadSetting) else [str(error)]:
                 _say(line)
             sys.exit(error.exit_code)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+
+
+def _mistake(error: click.ClickException) -> str:
+    """What click says, with its best guess alone: it would name up to three, in the order of the alphabet."""
+    guesses = getattr(error, "possibilities", None)
+    return f"{error.message} Did you mean {guesses[0]!r}?" if guesses else error.format_message()
 
 
 def _say(message: str) -> None:

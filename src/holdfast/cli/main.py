@@ -2,10 +2,17 @@
 
 import click
 
-from holdfast.cli.cluster import explain_command, pause_command, resume_command, status_command
+from holdfast.cli.cluster import explain_command, pause_command, resume_command, tick_command
 from holdfast.cli.commands import Commands
-from holdfast.cli.run import run_command
+from holdfast.cli.completion import completion_commands
+from holdfast.cli.cost import cost_command
+from holdfast.cli.doctor import doctor_command
+from holdfast.cli.jobs import deployments_commands, jobs_commands, runs_commands
+from holdfast.cli.migrate import migrate_commands
+from holdfast.cli.run import run_command, serve_command
 from holdfast.cli.settings import settings_command
+from holdfast.cli.simulate import simulate_command
+from holdfast.cli.status import status_command
 from holdfast.cli.tables import tables_commands
 
 
@@ -28,12 +35,22 @@ def cli() -> None:
 
 for command in (
     run_command,
+    serve_command,
+    tick_command,
     status_command,
     explain_command,
     pause_command,
     resume_command,
+    jobs_commands,
+    runs_commands,
+    deployments_commands,
+    cost_command,
+    doctor_command,
     settings_command,
+    simulate_command,
     tables_commands,
+    migrate_commands,
+    completion_commands,
 ):
     cli.add_command(command)
 

@@ -1,18 +1,15 @@
 """Tables for people, JSON for programs."""
 
-import importlib.util
 import json
 import shutil
 import sys
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
+from holdfast.cli.colours import Style, is_coloured, painted
+from holdfast.cli.layout import Cell, Paint, plain, table_lines, wrapped
 from holdfast.kernel.text import one_line
-
-_GAP = "  "
-_LAST_LEAST = 24  # characters that the last column gets, however narrow the terminal
 
 
 def print_json(value: object) -> None:
@@ -21,41 +18,39 @@ def print_json(value: object) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Fits the terminal. Elsewhere a row is a line, so that `grep` finds all of it."""
-    texts = [[one_line("" if cell is None else str(cell)) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        width = None
-    elif importlib.util.find_spec("rich"):
-        _print_rich_table(columns, texts)
-        return
-    else:
-        width = shutil.get_terminal_size().columns
-    for line in plain_table(columns, texts, width):
+    for line in table_lines(columns, [safe_row(row) for row in rows], terminal_width(), stdout_paint()):
         click.echo(line)
 
 
-def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
-    """Aligned columns; the last one is wrapped where a width is given."""
-    every = [list(columns), *rows]
-    widths = [max(len(row[position]) for row in every) for position in range(len(columns) - 1)]
-    indent = sum(widths) + len(_GAP) * len(widths)
-    for row in every:
-        start = "".join(cell.ljust(size) + _GAP for cell, size in zip(row, widths, strict=False))
-        last = textwrap.wrap(row[-1], max(_LAST_LEAST, width - indent)) if width else [row[-1]]
-        for position, part in enumerate(last or [""]):
-            yield ((start if position == 0 else " " * indent) + part).rstrip()
+def print_words(text: str, style: Style = Style.PLAIN, *, indent: int = 0) -> None:
+    """One line, or several on a terminal that is narrower."""
+    for line in words_lines(text, terminal_width(), style, stdout_paint(), indent=indent):
+        click.echo(line)
 
 
-def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def words_lines(
+    text: str, width: int | None, style: Style = Style.PLAIN, paint: Paint = plain, *, indent: int = 0
+) -> list[str]:
+    """What does not fit goes on two columns further in."""
+    line = one_line(text)
+    if width is None:
+        return [" " * indent + paint(line, style)]
+    first, *rest = wrapped(line, max(width - indent - 2, 1))
+    return [" " * indent + paint(first, style), *(" " * (indent + 2) + paint(part, style) for part in rest)]
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for position, column in enumerate(columns):
-        # The first column names the row, and stays whole.
-        table.add_column(column, no_wrap=position == 0, overflow="fold")
-    for row in rows:
-        # As Text: a plain string would be searched for rich's markup, and these are other people's values.
-        table.add_row(*map(Text, row))
-    Console().print(table)
+
+def terminal_width() -> int | None:
+    """None where nobody looks."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def stdout_paint() -> Paint:
+    return painted if is_coloured(sys.stdout) else plain
+
+
+def safe_row(row: Sequence[object]) -> list[Cell]:
+    return [Cell(_safe(cell.text), cell.style) if isinstance(cell, Cell) else Cell(_safe(cell)) for cell in row]
+
+
+def _safe(value: object) -> str:
+    return one_line("" if value is None else str(value))

@@ -4,55 +4,75 @@ An action under way is carried on before anything new is begun. Each rule's verd
 nothing is done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
+from typing import Final
 
 from holdfast.cluster import scale_down, scale_up
+from holdfast.cluster.ahead import ahead_steps
 from holdfast.cluster.choices import Choices
 from holdfast.cluster.drain import DrainRules, drain_view
-from holdfast.cluster.placement import targets
+from holdfast.cluster.legacy import clock_steps, left_steps
+from holdfast.cluster.placement import leaving_order, targets
 from holdfast.cluster.plan import Plan
 from holdfast.cluster.policy import Policy, Rebalance, ScaleUpRule
 from holdfast.cluster.rules import Rule, rule, unknown
 from holdfast.cluster.seen import Seen, Worker
 from holdfast.cluster.spot import SpotKind, notice_steps
 from holdfast.cluster.state import Slot, Timers
-from holdfast.cluster.steps import BeginScaleDown, BeginScaleUp, Repair, Step
-from holdfast.cluster.sweep import sweep_steps
+from holdfast.cluster.steps import BeginScaleDown, BeginScaleUp, PlanReplacement, Step
+from holdfast.cluster.sweep import not_ready_rules, orphans, sweep_steps
 from holdfast.fleet.options import launch_options
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import some
 from holdfast.ports.readings import Unknown
+
+_NAMED_MOST: Final = 3
 
 
 def decide(seen: Seen, policy: Policy, choices: Choices) -> Plan:
     timers = next_timers(seen, policy)
     up_rules, down_rules = scale_up_rules(seen, policy, timers), scale_down_rules(seen, policy, timers)
-    rules = (*up_rules, *down_rules)
     notices = (step for notice in seen.notices.values() for step in notice_steps(notice, seen, policy, choices.drain))
-    steps = (*notices, *_steps(seen, policy, choices, up_rules, down_rules), *sweep_steps(seen, policy))
-    return Plan(rules, steps, timers)
+    scaling, obstacles = _scaling(seen, policy, choices, up_rules, down_rules)
+    steps = (*ahead_steps(seen), *notices, *clock_steps(seen), *scaling, *sweep_steps(seen, policy, choices.drain))
+    rules = (*up_rules, *down_rules, *obstacles, *not_ready_rules(seen, policy, choices.drain))
+    return Plan(rules, tuple(_one_promise(steps)), timers)
 
 
-def _steps(
+def _one_promise(steps: Iterable[Step]) -> Iterator[Step]:
+    """Of the steps that change how many machines there will be, only the first: the next is counted anew after it."""
+    promised = False
+    for step in steps:
+        if isinstance(step, (PlanReplacement, BeginScaleUp, BeginScaleDown)):
+            if promised:
+                continue
+            promised = True
+        yield step
+
+
+def _scaling(
     seen: Seen, policy: Policy, choices: Choices, up_rules: Sequence[Rule], down_rules: Sequence[Rule]
-) -> list[Step]:
+) -> tuple[list[Step], list[Rule]]:
+    """The steps, and what stood in their way where the rules alone would have had it otherwise."""
     state = seen.state
+    left = list(left_steps(seen))
+    if left:
+        return left, []
     if state.up is not None:
-        return list(scale_up.next_steps(state.up, seen, policy))
+        return list(scale_up.next_steps(state.up, seen, policy)), []
     if state.down is not None:
-        return list(scale_down.next_steps(state.down, seen, policy, choices.drain))
-    if state.is_flagged:
-        return [Repair(attributes=("scalingInProgress",), because="the flag is set, and no action is under way")]
+        return list(scale_down.next_steps(state.down, seen, policy, choices.drain)), []
     if seen.is_paused:
-        return []
+        return [], [rule("not_paused", holds=False, value="paused", limit="not paused")]
     wanted, because = machines_wanted(seen, policy, up_rules)
     if wanted:
         slots = plan_slots(seen, choices, wanted)
-        return [BeginScaleUp(slots=slots, because=because)] if slots else []
+        return ([BeginScaleUp(slots=slots, because=because)], []) if slots else ([], [_nowhere_to_launch(seen)])
     if all(r.holds for r in down_rules):
         return _scale_down(seen, policy, choices)
-    return []
+    return [], []
 
 
 # Going up
@@ -60,14 +80,16 @@ def _steps(
 
 def machines_wanted(seen: Seen, policy: Policy, up_rules: Sequence[Rule]) -> tuple[int, str]:
     """How many machines to launch now, and why. Below the minimum, only a back-off holds it back."""
-    missing = policy.min_workers - seen.expected
+    # What never came into service and belongs to nobody is no worker; but it runs, so it counts for the maximum.
+    workers = seen.expected - len(orphans(seen, policy))
+    missing = min(policy.min_workers - workers, policy.max_batch_up, policy.max_workers - seen.expected)
     if missing > 0 and seen.now >= seen.state.up_backoff_until:
-        return min(missing, policy.max_batch_up), f"{seen.expected} workers, and the minimum is {policy.min_workers}"
+        return missing, f"{workers} workers, and the minimum is {policy.min_workers}"
     if not _go_up(up_rules, policy.scale_up_rule):
         return 0, ""
     pending = 0 if isinstance(seen.pending, Unknown) else seen.pending.value.count
     wanted = batch_size(pending, seen.expected, policy)
-    return wanted, f"{pending} pods wait, and {seen.expected} workers are too few for them"
+    return wanted, f"{some(pending, 'pod')} waiting, and {some(seen.expected, 'worker')} too few"
 
 
 def batch_size(pending_pods: int, workers: int, policy: Policy) -> int:
@@ -99,7 +121,7 @@ def scale_up_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, ..
         rule(
             "cooldown_up_over",
             holds=cooldown >= policy.cooldown_up_seconds,
-            value=f"{cooldown:.0f} s",
+            value=_cooldown(seen),
             limit=f">= {policy.cooldown_up_seconds} s",
         ),
         rule("below_maximum", holds=workers < policy.max_workers, value=workers, limit=f"< {policy.max_workers}"),
@@ -138,6 +160,14 @@ def plan_slots(seen: Seen, choices: Choices, count: int) -> tuple[Slot, ...]:
     return tuple(slots)
 
 
+def _nowhere_to_launch(seen: Seen) -> Rule:
+    tired = sorted(pool for pool, failure in seen.failures.items() if seen.now < failure.until)
+    full = sorted(subnet.id for subnet in seen.subnets if subnet.free_addresses < 1)
+    why = [f"no capacity in {', '.join(tired[:_NAMED_MOST])}"] if tired else []
+    why += [f"no free address in {', '.join(full[:_NAMED_MOST])}"] if full else []
+    return rule("somewhere_to_launch", holds=False, value="; ".join(why) or "no subnet", limit=">= 1 pool")
+
+
 # Going down
 
 
@@ -164,7 +194,7 @@ def scale_down_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, 
         rule(
             "cooldown_down_over",
             holds=cooldown >= policy.cooldown_down_seconds,
-            value=f"{cooldown:.0f} s",
+            value=_cooldown(seen),
             limit=f">= {policy.cooldown_down_seconds} s",
         ),
         rule("above_minimum", holds=workers > policy.min_workers, value=workers, limit=f"> {policy.min_workers}"),
@@ -175,18 +205,32 @@ def scale_down_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, 
     )
 
 
-def _scale_down(seen: Seen, policy: Policy, choices: Choices) -> list[Step]:
-    spare = len(seen.staying) - policy.min_workers
+def _scale_down(seen: Seen, policy: Policy, choices: Choices) -> tuple[list[Step], list[Rule]]:
+    # Those that carry pods only: machines that are still on their way, or NotReady, may never do so (again).
+    in_service = [worker for worker in seen.staying if worker.is_accepted and worker.is_ready]
+    spare = len(in_service) - policy.min_workers
+    preferred = _preferred(seen, policy)
     chosen = targets(
-        [worker for worker in seen.staying if worker.is_accepted],
+        in_service,
         min(policy.max_batch_down, spare),
-        lambda worker: _may_leave(seen, worker, choices.drain),
-        _preferred(seen, policy),
+        lambda worker: _why_stays(seen, worker, choices.drain) is None,
+        preferred,
     )
     if not chosen:
-        return []
+        return [], [_nobody_may_leave(seen, leaving_order(in_service, preferred), choices.drain, spare)]
     because = f"the cluster has idled, and {seen.expected} workers are more than the minimum of {policy.min_workers}"
-    return [BeginScaleDown(targets=chosen, because=because)]
+    return [BeginScaleDown(targets=chosen, because=because)], []
+
+
+def _nobody_may_leave(seen: Seen, order: Sequence[Worker], rules: DrainRules, spare: int) -> Rule:
+    if spare < 1:
+        why = "too few are in service yet"
+    elif not order:
+        why = "the newest stays, and so does the last one of each zone"
+    else:
+        reasons = ((worker.id, _why_stays(seen, worker, rules)) for worker in order)
+        why = "; ".join([f"{name}: {reason}" for name, reason in reasons if reason][:_NAMED_MOST])
+    return rule("a_worker_may_leave", holds=False, value=why, limit=">= 1 worker")
 
 
 def _preferred(seen: Seen, policy: Policy) -> frozenset[InstanceId]:
@@ -196,17 +240,22 @@ def _preferred(seen: Seen, policy: Policy) -> frozenset[InstanceId]:
     return frozenset(notice.instance for notice in seen.notices.values() if notice.kind is SpotKind.REBALANCE)
 
 
-def _may_leave(seen: Seen, worker: Worker, rules: DrainRules) -> bool:
-    """Not one that could not be drained lately, nor one that a pod forbids to drain now."""
+def _why_stays(seen: Seen, worker: Worker, rules: DrainRules) -> str | None:
+    """Why it cannot leave: it could not be drained lately, or a pod forbids it now. None if it can."""
     if worker.node is None or isinstance(seen.kube, Unknown):
-        return False
-    if seen.now < seen.undrainable.get(worker.id, seen.now):
-        return False
+        return "its node is not known"
+    if seen.is_undrainable(worker.id):
+        return "it could not be drained lately"
     pods = (pod for pod in seen.kube.value.pods if pod.node == worker.node.name)
-    return drain_view(pods, rules).blocked_by is None
+    return drain_view(pods, rules).blocked_by
 
 
 # Time
+
+
+def _cooldown(seen: Seen) -> str:
+    last = seen.state.last_scale
+    return f"{seen.now.seconds_since(last):.0f} s" if last.epoch_ms else "never scaled"
 
 
 def next_timers(seen: Seen, policy: Policy) -> Timers:
@@ -215,7 +264,7 @@ def next_timers(seen: Seen, policy: Policy) -> Timers:
 
 
 def _pending_since(seen: Seen) -> Instant | None:
-    since = seen.state.timers.pending_since
+    since = _past(seen.state.timers.pending_since, seen.now)
     if isinstance(seen.pending, Unknown):
         return since
     if seen.pending.value.count == 0:
@@ -230,7 +279,13 @@ def _idle_since(seen: Seen, policy: Policy) -> Instant | None:
         return None
     if seen.cpu.value >= policy.cpu_down or seen.pending.value.count > 0:
         return None
-    return seen.state.timers.idle_since or Instant.from_epoch_seconds(seen.now.epoch_seconds)
+    since = _past(seen.state.timers.idle_since, seen.now)
+    return since or Instant.from_epoch_seconds(seen.now.epoch_seconds)
+
+
+def _past(since: Instant | None, now: Instant) -> Instant | None:
+    """A timer that began in the future was set by a clock that had jumped: it begins anew."""
+    return since if since is not None and since <= now else None
 
 
 def _action_name(seen: Seen) -> str:

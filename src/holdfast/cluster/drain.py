@@ -21,7 +21,12 @@ DO_NOT_EVICT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DrainRules:
-    """What an operator allows to be evicted beside what is plainly safe."""
+    """What an operator allows to be evicted beside what is plainly safe.
+
+    Local storage is what a pod's own spec shows: an emptyDir on disk, or a hostPath. A volume claim is not looked
+    behind: that it is bound to a volume of one node (K3s' local-path makes such) is known only to who may list volumes,
+    and the role that we ship does not allow that. Such a pod cannot run elsewhere; annotate it as not to be evicted.
+    """
 
     evict_local_storage: bool = True  # its data is lost with the pod, as it would be at any restart
     evict_unmanaged: bool = False  # nobody would make it again
@@ -39,6 +44,11 @@ class DrainView:
     def is_drained(self) -> bool:
         """Nothing is left but what a drain ignores."""
         return not self.to_evict and not self.leaving and self.blocked_by is None
+
+    @property
+    def is_left_to_die(self) -> bool:
+        """What is left is on its way out: all there is to wait for, where a kubelet still answers."""
+        return not self.to_evict and self.blocked_by is None
 
 
 def drain_view(pods: Iterable[Pod], rules: DrainRules) -> DrainView:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from holdfast.cluster.observe import NoLook
 from holdfast.cluster.policy import Rebalance
 from holdfast.cluster.spot import SpotKind
 from holdfast.cluster.spot_act import note
@@ -15,7 +16,7 @@ from holdfast.cluster.tick import Cluster
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.machines import Market
+from holdfast.ports.machines import MachineError, Market
 
 _KINDS: Final = {
     "EC2 Spot Instance Interruption Warning": SpotKind.INTERRUPTION,
@@ -52,7 +53,10 @@ def take_event(cluster: Cluster, event: SpotEvent) -> str:
     """Store what the event tells; the tick that follows acts on it. What became of it, in a word."""
     if event.kind is SpotKind.REBALANCE and cluster.policy.rebalance is Rebalance.IGNORE:
         return "ignored"
-    machines = cluster.senses.machines.found([event.instance])
+    try:
+        machines = cluster.senses.machines.found([event.instance])
+    except MachineError as error:
+        raise NoLook(f"EC2 does not tell whose {event.instance} is: {error}; the event is to be sent again") from error
     ours = [machine for machine in machines if _is_ours(machine.tags, cluster.senses.tags)]
     if not ours or ours[0].market is not Market.SPOT or ours[0].is_gone:
         return "not ours"

@@ -1,23 +1,29 @@
 """The decision log: what each tick saw, what each rule said, what was done, and why not more.
 
 One item a tick in LOGS_TABLE, by day. It tells the truth of one process about one tick; nothing is decided by it, so
-a lost entry loses an explanation and nothing else.
+a lost entry loses an explanation and nothing else. Ticks that stood by or could not look share an item for each reason
+and five minutes: a cluster that cannot be reached for a day must not fill the table.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.cluster.plan import Ticked
 from holdfast.cluster.seen import Seen
+from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import cut
 from holdfast.ports.readings import Reading, Unknown
-from holdfast.ports.store import Item, Query, SortRange, Store, every_item
+from holdfast.ports.store import Item, Key, Query, SortRange, Store, attr, every_item, set_all
 from holdfast.ports.store.tables import LOGS
-from holdfast.ports.store.values import ITEM_BYTES_MOST, item_bytes
+from holdfast.ports.store.values import ITEM_BYTES_MOST, is_larger
 
 KEPT_DAYS: Final = 30
+TOLD_MOST: Final = 100
+_FAILURES_MS: Final = 300_000
+FAILURE_KIND: Final = "no-tick"
 _DAY_MS: Final = 86_400_000
 
 
@@ -26,11 +32,14 @@ class Entry:
     """One tick, as it was logged."""
 
     at: Instant
+    key: str  # its place in the log
     kind: str
     seen: dict[str, str]
     rules: list[dict[str, Any]]
     steps: list[dict[str, Any]]
     stopped: str | None
+    told: list[str] = field(default_factory=list)
+    ticks: int = 1  # how many ticks it stands for
 
     def shown(self) -> dict[str, Any]:
         return {
@@ -40,6 +49,8 @@ class Entry:
             "rules": self.rules,
             "steps": self.steps,
             "stopped": self.stopped,
+            "told": self.told,
+            "ticks": self.ticks,
         }
 
 
@@ -55,13 +66,21 @@ def seen_shown(seen: Seen) -> dict[str, str]:
         "pending": _reading(
             seen.pending, lambda value: f"{value.count} pods, the oldest for {value.oldest_seconds:.0f} s"
         ),
-        "nodes": _reading(seen.kube, lambda view: str(len(view.nodes))),
+        "nodes": _reading(seen.kube, lambda view: str(len(view.nodes))) + _ready_elsewhere(seen),
         "action": str(action),
         "phase": str(phase),
         "notices": str(len(seen.notices)),
         "paused": "yes" if seen.is_paused else "no",
         "fence": str(state.fence),
     }
+
+
+def _ready_elsewhere(seen: Seen) -> str:
+    reading = seen.ready_elsewhere
+    if reading is None or isinstance(reading, Unknown):
+        return ""
+    ours = {worker.machine.private_ip for worker in seen.workers} & reading.value
+    return f"; Prometheus sees {len(reading.value)} Ready, {len(ours)} of them our workers"
 
 
 def log_item(cluster: ClusterId, ticked: Ticked, owner: str) -> Item:
@@ -77,30 +96,66 @@ def log_item(cluster: ClusterId, ticked: Ticked, owner: str) -> Item:
     }
     if ticked.stopped:
         item["stopped"] = ticked.stopped[:1000]
-    if item_bytes(item) > ITEM_BYTES_MOST // 4:
+    if ticked.told:
+        item["told"] = list(ticked.told[:TOLD_MOST])
+    if is_larger(item, ITEM_BYTES_MOST // 4):
         # A tick with thousands of pods to evict: the kinds and reasons are enough.
         item["steps"] = [{"kind": step.kind, "because": step.because} for step in ticked.done][:500]
     return item
 
 
-def entries(store: Store, cluster: ClusterId, since: Instant, until: Instant) -> Iterator[Entry]:
-    """The log between two moments, the oldest first, day by day."""
-    day = Instant(since.epoch_ms // _DAY_MS * _DAY_MS)
-    while day <= until:
-        span = SortRange.between(f"{max(since, day).epoch_ms:013d}", f"{until.epoch_ms:013d}~")
+def log_failure(store: Store, cluster: ClusterId, error: HoldfastError, now: Instant) -> None:
+    """A tick that came to nothing: another process was acting, or something could not be reached."""
+    reason = type(error).__name__
+    since_ms = now.epoch_ms // _FAILURES_MS * _FAILURES_MS
+    key = Key(f"{cluster}#{now.date()}", f"{since_ms:013d}#{FAILURE_KIND}#{reason}")
+    values = {"at": now.iso(), "stopped": cut(str(error), 1000), "ttl": now.plus(KEPT_DAYS * 86_400).epoch_seconds}
+    store.update(LOGS, key, set_all(values) + attr("ticks").plus(1))
+
+
+def entries(
+    store: Store, cluster: ClusterId, since: Instant, until: Instant, after: str | None = None
+) -> Iterator[Entry]:
+    """The log between two moments, the oldest first, day by day. `after` is the key of an entry: those that follow it.
+
+    No further back than anything is kept.
+    """
+    since = max(since, until.plus(-KEPT_DAYS * 86_400))
+    # What failed is counted under the moment at which its five minutes began.
+    low = f"{since.epoch_ms // _FAILURES_MS * _FAILURES_MS:013d}" if after is None else f"{after} "
+    day = Instant(int(low[:13]) // _DAY_MS * _DAY_MS)
+    high = f"{until.epoch_ms:013d}~"
+    while day <= until and low <= high:
+        span = SortRange.between(max(low, f"{day.epoch_ms:013d}"), high)
         for item in every_item(store, Query(LOGS, f"{cluster}#{day.date()}", span)):
-            yield _entry(item)
+            entry = _entry(item)
+            if entry.at >= since:
+                yield entry
         day = day.plus(86_400)
+
+
+def last_tick(store: Store, cluster: ClusterId, now: Instant) -> Entry | None:
+    """The newest tick of today or yesterday, however many have failed since. Mostly one short page is read."""
+    for day in (now, now.plus(-86_400)):
+        query = Query(LOGS, f"{cluster}#{day.date()}", reverse=True, limit=10)
+        for item in every_item(store, query):
+            entry = _entry(item)
+            if entry.kind != FAILURE_KIND:
+                return entry
+    return None
 
 
 def _entry(item: Item) -> Entry:
     return Entry(
         at=Instant.from_iso(item["at"]),
+        key=str(item["sk"]),
         kind=str(item["sk"]).split("#")[1],
         seen=item.get("seen", {}),
         rules=item.get("rules", []),
         steps=item.get("steps", []),
         stopped=item.get("stopped"),
+        told=item.get("told", []),
+        ticks=item.get("ticks", 1),
     )
 
 

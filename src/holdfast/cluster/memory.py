@@ -6,17 +6,21 @@ more; so they need no fence.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from holdfast.cluster.state import StateDamaged
-from holdfast.fleet.options import PoolFailure
+from holdfast.cluster.attributes import Reader, StateDamaged
+from holdfast.fleet.options import CAPACITY_BACKOFF, PoolFailure
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.store import Item, Key, Store, attr
+from holdfast.ports.store import Item, Key, Store, attr, remove_all
 from holdfast.ports.store.tables import STATE
 from holdfast.ports.store.values import shown
 
 _DRAIN: Final = "drain|"
+_KEPT_SECONDS: Final = 86_400
+_SKEW_SECONDS: Final = 60  # two clocks may differ a little, without one of them having jumped
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class Remembered:
     """The items beside the state, as of one look."""
 
     failures: Mapping[str, PoolFailure]
-    undrainable: Mapping[InstanceId, Instant]
+    undrainable: Mapping[InstanceId, PoolFailure]
     noticed: frozenset[InstanceId]
     is_paused: bool
 
@@ -45,13 +49,19 @@ def read_memory(items: list[Item | None]) -> Remembered:
     return Remembered(
         failures={name: failure for name, failure in failures.items() if not name.startswith(_DRAIN)},
         undrainable={
-            InstanceId(name.removeprefix(_DRAIN)): failure.until
+            InstanceId(name.removeprefix(_DRAIN)): failure
             for name, failure in failures.items()
             if name.startswith(_DRAIN)
         },
-        noticed=frozenset(InstanceId(text) for text in spots.get("open", ())),
+        noticed=frozenset(map(InstanceId, Reader(spots, "spots: ").text_set("open"))),
         is_paused=pause.get("paused") is True,
     )
+
+
+def believable(failures: Mapping[K, PoolFailure], now: Instant) -> dict[K, PoolFailure]:
+    """Those that a clock can have written that was right: none is kept for longer than the longest back-off."""
+    latest = now.plus(CAPACITY_BACKOFF.most_seconds + _SKEW_SECONDS)
+    return {name: failure for name, failure in failures.items() if failure.until <= latest}
 
 
 def remember_failure(
@@ -64,13 +74,20 @@ def remember_failure(
     return failure
 
 
+def remember_undrainable(
+    store: Store, cluster: ClusterId, known: Mapping[InstanceId, PoolFailure], instance: InstanceId, now: Instant
+) -> dict[InstanceId, PoolFailure]:
+    """Note that a node could not be drained; and forget those of days ago, whose machines may be long gone."""
+    failure = remember_failure(store, cluster, f"{_DRAIN}{instance}", known.get(instance), now)
+    old = [name for name, failure in known.items() if now.seconds_since(failure.until) > _KEPT_SECONDS]
+    if old:
+        store.update(STATE, memory_keys(cluster)[0], remove_all(*(f"{_DRAIN}{name}" for name in old[:50])))
+    return {**known, instance: failure}
+
+
 def forget_failure(store: Store, cluster: ClusterId, pool: str) -> None:
     """It worked: the next failure is a first one again."""
     store.update(STATE, memory_keys(cluster)[0], attr(pool).remove())
-
-
-def drain_pool(instance: InstanceId) -> str:
-    return f"{_DRAIN}{instance}"
 
 
 def _failure(name: str, value: object) -> PoolFailure:

@@ -4,6 +4,8 @@ Every change writes our fence into an annotation and expects the one that was re
 on finds a higher one and stops. Where there is none yet, the node's version is what is expected instead.
 """
 
+from typing import Final
+
 from holdfast.cluster.ledger import LeaseLost
 from holdfast.cluster.seen import ACTION_ANNOTATION, FENCE_ANNOTATION, PREFIX, SPOT_ANNOTATION, UNVERIFIED_TAINT
 from holdfast.kernel.ids import ActionId
@@ -11,6 +13,19 @@ from holdfast.ports.kube import Kube, Node, NodeChange
 
 # The node was cordoned already, by somebody else: giving up a drain must not open it.
 FOREIGN_CORDON_ANNOTATION = f"{PREFIX}/found-cordoned"
+FENCE_DIGITS_MOST: Final = 12  # one more with each lease: more would take thousands of years
+
+
+def is_cordoned_by_others(node: Node) -> bool:
+    """By a person or another program: nothing of ours says that we did it, or that we found it so."""
+    ours = ACTION_ANNOTATION in node.annotations or SPOT_ANNOTATION in node.annotations
+    return node.is_unschedulable and (not ours or FOREIGN_CORDON_ANNOTATION in node.annotations)
+
+
+def fence_of(node: Node) -> int:
+    """The fence that a node bears; 0 for none, and for what nobody can have written."""
+    text = node.annotations.get(FENCE_ANNOTATION, "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= FENCE_DIGITS_MOST else 0
 
 
 class NodeHand:
@@ -20,9 +35,10 @@ class NodeHand:
         self._kube = kube
         self._fence = fence
 
-    def accept(self, node: Node, action: ActionId) -> None:
+    def accept(self, node: Node) -> None:
         """Take a node that joined into service."""
-        self._change(node, remove_taint=UNVERIFIED_TAINT, annotations={ACTION_ANNOTATION: action})
+        # No action is named on it: that would be taken for the one that closed the node, when somebody does.
+        self._change(node, remove_taint=UNVERIFIED_TAINT, annotations={})
 
     def close_unaccepted(self, node: Node, action: ActionId) -> bool:
         """Cordon a node that was never accepted; False if it was, after all."""
@@ -37,10 +53,10 @@ class NodeHand:
         self._kube.change_node(now, change)
         return True
 
-    def close(self, node: Node, action: ActionId) -> None:
-        """Cordon a node that is to leave."""
-        foreign = "true" if node.is_unschedulable and ACTION_ANNOTATION not in node.annotations else None
-        annotations = {ACTION_ANNOTATION: action, FOREIGN_CORDON_ANNOTATION: foreign}
+    def close(self, node: Node, action: ActionId, *, is_found_closed_by_it: bool = False) -> None:
+        """Cordon a node that is to leave. An older autoscaler leaves no mark: then the action is taken at its word."""
+        is_foreign = is_cordoned_by_others(node) and not is_found_closed_by_it
+        annotations = {ACTION_ANNOTATION: action, FOREIGN_CORDON_ANNOTATION: "true" if is_foreign else None}
         self._change(node, unschedulable=True, annotations=annotations)
 
     def stamp(self, node: Node, action: ActionId) -> bool:
@@ -81,8 +97,7 @@ class NodeHand:
 
     def _fence_over(self, node: Node) -> int:
         """Our fence, if it is not older than the node's."""
-        text = node.annotations.get(FENCE_ANNOTATION, "0")
-        theirs = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+        theirs = fence_of(node)
         if theirs > self._fence:
             raise LeaseLost(
                 f"node {node.name} bears fence {theirs}, and ours is {self._fence}: the lease is lost", None

@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.cluster.memory import memory_keys, read_memory
+from holdfast.cluster.memory import believable, memory_keys, read_memory
 from holdfast.cluster.seen import KubeView, Seen
-from holdfast.cluster.spot import Notice, SpotPhase, read_notice
+from holdfast.cluster.spot import Notice, read_notice
 from holdfast.cluster.spot_act import notice_key
-from holdfast.cluster.state import read_state
-from holdfast.kernel.errors import HoldfastError, Retryable
+from holdfast.cluster.state import ClusterState, read_state
+from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on
+from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Kube
-from holdfast.ports.machines import MachineError, Machines
+from holdfast.ports.machines import Machine, MachineError, Machines
 from holdfast.ports.readings import Known, Reading, Unknown
 from holdfast.ports.signals import PendingPods, Signals
 from holdfast.ports.store import Key, Store
@@ -39,36 +40,47 @@ class Senses:
 def observe(senses: Senses, now: Instant) -> Seen:
     # The state first: what is judged by it (an orphan, say) must have been seen after it was read.
     keys = [Key(senses.cluster), *memory_keys(senses.cluster)]
-    state, *beside = senses.store.batch_get(STATE, keys, consistent=True)
+    item, *beside = senses.store.batch_get(STATE, keys, consistent=True)
+    state = read_state(item)
     remembered = read_memory(beside)
     try:
-        machines = tuple(senses.machines.tagged(senses.tags))
+        machines = _machines(senses, state)
         subnets = tuple(senses.machines.subnets(senses.subnets))
     except MachineError as error:
+        ruling = ruling_on(error.code)
+        if ruling.verdict is Ec2Verdict.OPERATOR:
+            raise NeedsOperator(f"EC2 refuses to tell what machines there are: {error}; {ruling.remedy}") from error
         raise NoLook(f"EC2 does not tell what machines there are: {error}; this tick does nothing") from error
     kube = _kube(senses.kube, now)
     return Seen(
         cluster=senses.cluster,
         now=now,
-        state=read_state(state),
+        state=state,
         machines=machines,
         kube=kube,
         cpu=senses.signals.cpu(),
         pending=_pending(senses.signals, kube, now),
         subnets=subnets,
         notices=_notices(senses, remembered.noticed),
-        failures=remembered.failures,
-        undrainable=remembered.undrainable,
+        failures=believable(remembered.failures, now),
+        undrainable=believable(remembered.undrainable, now),
         is_paused=remembered.is_paused,
+        ready_elsewhere=senses.signals.ready_addresses() if isinstance(kube, Unknown) else None,
     )
+
+
+def _machines(senses: Senses, state: ClusterState) -> tuple[Machine, ...]:
+    """Those with our tags, and those that an action names: an older autoscaler's may bear other tags."""
+    tagged = senses.machines.tagged(senses.tags)
+    missing = sorted(state.named - {machine.id for machine in tagged})
+    return (*tagged, *(senses.machines.found(missing) if missing else ()))
 
 
 def _notices(senses: Senses, noticed: frozenset[InstanceId]) -> dict[InstanceId, Notice]:
     instances = sorted(noticed)
     items = senses.store.batch_get(STATE, [notice_key(instance) for instance in instances], consistent=True)
     # An id whose notice is not there yet is being noted just now, by another process.
-    found = {instance: read_notice(item) for instance, item in zip(instances, items, strict=True) if item}
-    return {instance: notice for instance, notice in found.items() if notice.phase is not SpotPhase.CLOSED}
+    return {instance: read_notice(item) for instance, item in zip(instances, items, strict=True) if item}
 
 
 def _kube(kube: Kube, now: Instant) -> Reading[KubeView]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from holdfast.cluster.attributes import Reader
 from holdfast.cluster.memory import memory_keys
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
@@ -26,7 +27,7 @@ def read_pause(store: Store, cluster: ClusterId) -> Pause | None:
     item = store.get(STATE, pause_key(cluster)) or {}
     if item.get("paused") is not True:
         return None
-    since = Instant.from_epoch_seconds(int(item.get("sinceEpoch", 0)))
+    since = Reader(item, "pause: ").instant("sinceEpoch")
     return Pause(str(item.get("by", "")), since, str(item.get("reason", "")))
 
 

@@ -1,6 +1,6 @@
 """Which workers may go: from the fullest zone, the oldest first, and never a zone's last while there are several."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from holdfast.cluster.seen import Worker
@@ -13,17 +13,17 @@ def leaving_order(workers: Iterable[Worker], preferred: frozenset[InstanceId] = 
     The newest of several is not among them: it was launched for a reason that may still hold.
     """
     staying = sorted(workers, key=_age)
-    candidates = staying[:-1] if len(staying) > 1 else list(staying)
+    candidates = staying[:-1] if len(staying) > 1 else staying
     fill = Counter(worker.machine.zone for worker in staying)
     several = len(fill) > 1
+    # Within a zone the order stays as it is; only whose turn it is changes. So it takes no look at all for each choice.
+    queues: dict[str, deque[Worker]] = {zone: deque() for zone in fill}
+    for worker in sorted(candidates, key=lambda w: (w.id not in preferred, _age(w))):
+        queues[worker.machine.zone].append(worker)
     order: list[Worker] = []
-    while candidates:
-        allowed = [worker for worker in candidates if not several or fill[worker.machine.zone] > 1]
-        if not allowed:
-            break
-        chosen = min(allowed, key=lambda w: (w.id not in preferred, -fill[w.machine.zone], _age(w)))
-        order.append(chosen)
-        candidates.remove(chosen)
+    while heads := [queue[0] for zone, queue in queues.items() if queue and (not several or fill[zone] > 1)]:
+        chosen = min(heads, key=lambda w: (w.id not in preferred, -fill[w.machine.zone], _age(w)))
+        order.append(queues[chosen.machine.zone].popleft())
         fill[chosen.machine.zone] -= 1
     return order
 
@@ -40,11 +40,12 @@ def targets(
     """
     remaining = list(workers)
     chosen: list[InstanceId] = []
-    barred: set[InstanceId] = {worker.id for worker in remaining if not may_leave(worker)}
+    barred: set[InstanceId] = set()
     if len(remaining) > 1:
         barred.add(max(remaining, key=_age).id)  # protected also when those before it have been chosen
     while len(chosen) < count:
-        next_one = next((worker for worker in leaving_order(remaining, preferred) if worker.id not in barred), None)
+        order = leaving_order(remaining, preferred)
+        next_one = next((worker for worker in order if worker.id not in barred and may_leave(worker)), None)
         if next_one is None:
             break
         chosen.append(next_one.id)

@@ -7,6 +7,7 @@ from holdfast.cluster.rules import Rule
 from holdfast.cluster.seen import Seen
 from holdfast.cluster.state import Timers
 from holdfast.cluster.steps import Step, UrgentStep
+from holdfast.ports.notify import Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +39,5 @@ class Ticked:
     plan: Plan
     done: tuple[Step, ...] = ()
     stopped: str | None = None
+    told: tuple[str, ...] = ()  # what became of the steps: machines launched or refused, pods that stay, and why
+    alarms: tuple[Notice, ...] = ()  # what a person is to be told at once

@@ -35,5 +35,6 @@ class Policy:
     join_timeout_seconds: int = 600
     drain_seconds: int = 300
     stuck_seconds: int = 900
+    not_ready_seconds: int = 900  # 0: nodes that are NotReady are left to people
     scale_up_rule: ScaleUpRule = ScaleUpRule.ALL
     rebalance: Rebalance = Rebalance.PREFER

@@ -1,18 +1,19 @@
 """What one look at the world shows. Everything that `decide` may use is in here, and nothing else."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Final
 
-from holdfast.cluster.spot import Notice
-from holdfast.cluster.state import ClusterState
+from holdfast.cluster.spot import Notice, SpotPhase
+from holdfast.cluster.state import ClusterState, Slot
 from holdfast.fleet.options import PoolFailure
 from holdfast.kernel.ids import ActionId, ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Node, Pod
-from holdfast.ports.machines import Machine, Subnet
+from holdfast.ports.machines import Machine, MachineState, Subnet
 from holdfast.ports.readings import Reading, Unknown
 from holdfast.ports.signals import PendingPods
 
@@ -28,12 +29,19 @@ SLOT_TAG: Final = f"{PREFIX}/slot"
 ATTEMPT_TAG: Final = f"{PREFIX}/attempt"
 
 
+_STOPPED: Final = frozenset({MachineState.STOPPING, MachineState.STOPPED})
+
+# What lies further ahead was written by a clock that had jumped.
+FUTURE_SECONDS: Final = 3600
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A machine, and the node it became, if it has."""
 
     machine: Machine
     node: Node | None
+    is_ambiguous: bool = False  # several nodes claim to be this machine: nothing is done to it by any of them
 
     @property
     def id(self) -> InstanceId:
@@ -71,8 +79,11 @@ class Seen:
     subnets: tuple[Subnet, ...] = ()
     notices: Mapping[InstanceId, Notice] = field(default_factory=dict)  # of spot, not closed
     failures: Mapping[str, PoolFailure] = field(default_factory=dict)
-    undrainable: Mapping[InstanceId, Instant] = field(default_factory=dict)
+    undrainable: Mapping[InstanceId, PoolFailure] = field(default_factory=dict)
     is_paused: bool = False
+    # What Prometheus says of the nodes while Kubernetes does not answer. It is told, and nothing is done by it:
+    # to accept a node, or to close one, takes Kubernetes itself.
+    ready_elsewhere: Reading[frozenset[str]] | None = None
     known_gone: frozenset[InstanceId] = (
         frozenset()
     )  # learned while acting: terminated by us, or unknown to EC2 for long
@@ -80,10 +91,12 @@ class Seen:
     @cached_property
     def workers(self) -> tuple[Worker, ...]:
         """Every machine that is not gone, with its node."""
-        nodes = [] if isinstance(self.kube, Unknown) else self.kube.value.nodes
-        by_address = {node.internal_ip: node for node in nodes if node.internal_ip}
+        claims: dict[str, list[Node]] = {}
+        for node in () if isinstance(self.kube, Unknown) else self.kube.value.nodes:
+            if node.internal_ip:
+                claims.setdefault(node.internal_ip, []).append(node)
         alive = (machine for machine in self.machines if machine.id not in self.gone)
-        return tuple(Worker(machine, _node_of(machine, by_address)) for machine in alive)
+        return tuple(_worker_of(machine, claims.get(machine.private_ip or "", ())) for machine in alive)
 
     @cached_property
     def gone(self) -> frozenset[InstanceId]:
@@ -92,16 +105,48 @@ class Seen:
 
     @cached_property
     def staying(self) -> tuple[Worker, ...]:
-        """The workers that are counted on: not those that spot is about to take."""
+        """The workers that are counted on: not those that spot is about to take, nor those that somebody stopped."""
         leaving = {notice.instance for notice in self.notices.values() if notice.is_leaving}
-        return tuple(worker for worker in self.workers if worker.id not in leaving)
+        return tuple(
+            worker for worker in self.workers if worker.id not in leaving and worker.machine.state not in _STOPPED
+        )
+
+    @cached_property
+    def unlisted(self) -> int:
+        """Nodes of ours that are Ready, and whose machines EC2 did not list: a list that misses them is no proof."""
+        nodes = () if isinstance(self.kube, Unknown) else self.kube.value.nodes
+        known = {machine.id for machine in self.machines} | self.gone | {slot.instance for slot in self._promised}
+        labels = (node.labels.get(INSTANCE_LABEL) for node in nodes if node.is_ready)
+        return sum(1 for label in labels if label is not None and label not in known)
 
     @cached_property
     def expected(self) -> int:
-        """How many workers there are or are promised: replacements that are planned and not yet listed count too."""
-        listed = {worker.id for worker in self.workers}
-        slots = [notice.slot for notice in self.notices.values() if not notice.replacement.is_settled and notice.slot]
-        return len(self.staying) + sum(1 for slot in slots if slot.instance not in listed)
+        """How many workers there are or are promised, those included that take the place of a machine that leaves."""
+        unplanned = [notice for notice in self._replaced if notice.slot is None and notice.is_leaving]
+        return len(self.staying) + len(self._promised) + len(unplanned) + self.unlisted
+
+    @cached_property
+    def _promised(self) -> tuple[Slot, ...]:
+        """The slots, of the scale-up and of replacements, whose machines are yet to come or yet to be listed."""
+        known = {worker.id for worker in self.workers} | self.gone
+        slots = (*(self.state.up.slots if self.state.up else ()), *(notice.slot for notice in self._replaced))
+        return tuple(slot for slot in slots if slot and slot.exhausted is None and slot.instance not in known)
+
+    @property
+    def _replaced(self) -> list[Notice]:
+        """The notices whose replacements are neither in service nor given up."""
+        open_ones = (notice for notice in self.notices.values() if notice.phase is not SpotPhase.CLOSED)
+        return [notice for notice in open_ones if not notice.replacement.is_settled]
+
+    def is_undrainable(self, instance: InstanceId) -> bool:
+        """Whether it was tried in vain, not long ago, to drain or replace it."""
+        failure = self.undrainable.get(instance)
+        return failure is not None and self.now < failure.until
+
+    def seconds_since(self, started: Instant) -> float:
+        """How long ago; for ever, if it is said to have been far in the future."""
+        seconds = self.now.seconds_since(started)
+        return inf if seconds < -FUTURE_SECONDS else seconds
 
     def with_notice(self, notice: Notice) -> "Seen":
         return replace(self, notices={**self.notices, notice.instance: notice})
@@ -112,10 +157,16 @@ class Seen:
     def worker(self, instance: InstanceId) -> Worker | None:
         return next((worker for worker in self.workers if worker.id == instance), None)
 
+    def pods_of(self, worker: Worker) -> tuple[Pod, ...]:
+        """The pods on the worker's node, as far as Kubernetes can be seen."""
+        if isinstance(self.kube, Unknown) or worker.node is None:
+            return ()
+        return tuple(pod for pod in self.kube.value.pods if pod.node == worker.node.name)
+
     @cached_property
     def fill(self) -> Counter[str]:
-        """How many machines each zone has, those that are still joining included."""
-        return Counter(worker.machine.zone for worker in self.staying)
+        """How many machines each zone has, those included that are still joining or not even listed."""
+        return Counter(worker.machine.zone for worker in self.staying) + Counter(slot.zone for slot in self._promised)
 
     def without_node(self, name: str) -> "Seen":
         if isinstance(self.kube, Unknown):
@@ -133,16 +184,21 @@ class Seen:
         return found
 
 
-def _node_of(machine: Machine, by_address: Mapping[str, Node]) -> Node | None:
-    """The node with the machine's address, unless it says that it is another machine's.
+def _worker_of(machine: Machine, claims: Sequence[Node]) -> Worker:
+    """The machine with its node, among those that have its address.
 
-    Addresses are reused, and the Node object of a dead machine stays: the label that our bootstrap sets tells them
-    apart. A node without the label (joined by an older bootstrap) is matched by its address alone.
+    Addresses are reused, and the Node object of a dead machine stays; and a node says of itself whose it is. So the one
+    that bears our bootstrap's label and name comes first: no other kubelet can take that name. A node without the label
+    (joined by an older bootstrap) is matched by its address alone, if that leaves no doubt.
     """
-    node = by_address.get(machine.private_ip or "")
-    if node is None or node.labels.get(INSTANCE_LABEL, machine.id) != machine.id:
-        return None
-    return node
+    ours = [node for node in claims if node.labels.get(INSTANCE_LABEL) == machine.id]
+    named = [node for node in ours if node.name == machine.id]
+    unlabelled = [node for node in claims if INSTANCE_LABEL not in node.labels]
+    ready = [node for node in unlabelled if node.is_ready]
+    for candidates in (named, ours, ready, unlabelled):
+        if candidates:
+            return Worker(machine, candidates[0]) if len(candidates) == 1 else Worker(machine, None, is_ambiguous=True)
+    return Worker(machine, None)
 
 
 def tag_number(text: str | None) -> int:

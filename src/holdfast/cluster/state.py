@@ -4,25 +4,19 @@ Reading is strict: an item that no version of Holdfast and no seed could have wr
 guess might terminate a machine. Absent attributes mean 0 or empty, so items of an older autoscaler are read as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from holdfast.kernel.errors import NeedsOperator
+from holdfast.cluster.action_names import action_begun
+from holdfast.cluster.attributes import Reader
 from holdfast.kernel.ids import ActionId, InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.machines import Market
 from holdfast.ports.store import Item
-from holdfast.ports.store.values import shown
-
-T = TypeVar("T")
 
 NEVER: Final = Instant(0)
-
-
-class StateDamaged(NeedsOperator):
-    """The stored item is not one that anybody could have written. Nothing is done until a person has looked."""
 
 
 class UpPhase(StrEnum):
@@ -48,6 +42,7 @@ class Slot:
     attempt: int = 0
     instance: InstanceId | None = None
     exhausted: str | None = None  # the last error, when there is nothing left to try
+    doubted: Instant | None = None  # since when EC2 answers this attempt with a code that nobody knows
 
     @property
     def is_open(self) -> bool:
@@ -65,6 +60,8 @@ class Slot:
             item["i"] = self.instance
         if self.exhausted is not None:
             item["x"] = self.exhausted
+        if self.doubted is not None:
+            item["u"] = self.doubted.epoch_seconds
         return item
 
 
@@ -77,8 +74,10 @@ class ScaleUp:
     requested: int
     instances: tuple[InstanceId, ...]
     phase: UpPhase
-    slots: tuple[Slot, ...]
+    slots: tuple[Slot, ...]  # none, if an older autoscaler began it: that stored no plan
     template: str
+    phase_since: Instant | None = None
+    is_littered: bool = False  # it bears the plan of an earlier action, which an older autoscaler ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +91,8 @@ class ScaleDown:
     completed: tuple[InstanceId, ...]
     committed: frozenset[InstanceId]
     drain_started: Instant | None
+    is_legacy: bool = False  # begun by an older autoscaler, which leaves no mark on the nodes that it cordons
+    needs_phase: bool = False  # none is stored, or one that says more than was committed
 
     @property
     def open_targets(self) -> tuple[InstanceId, ...]:
@@ -132,26 +133,47 @@ class ClusterState:
     up_failures: int = 0
     up_backoff_until: Instant = NEVER
     bump_after: Instant = NEVER
+    # What an action of ours left when an older autoscaler ended it, which knows nothing of plans and commits.
+    left_plan: tuple[InstanceId, ...] | None = None
+    left_committed: frozenset[InstanceId] = frozenset()
 
     @property
     def is_acting(self) -> bool:
         return self.up is not None or self.down is not None
+
+    @property
+    def named(self) -> frozenset[InstanceId]:
+        """The machines that an action, or what is left of one, still has to do with."""
+        up = self.up.instances if self.up else self.left_plan or ()
+        down = set(self.down.targets) - set(self.down.completed) if self.down else self.left_committed
+        return frozenset(up) | down
+
+    def has_moved_since(self, earlier: "ClusterState") -> bool:
+        """Whether anybody else acted since `earlier` was read, or may have; this one is as of our own taking the lease.
+
+        Who held it when we looked may have acted after the look, without the fence moving.
+        """
+        return self.fence != earlier.fence + 1 or earlier.lock_owner != ""
 
 
 def read_state(item: Item | None) -> ClusterState:
     """The item as values, or StateDamaged."""
     if item is None:
         return ClusterState()
-    reader = _Reader(item)
-    up, down = _read_up(reader), _read_down(reader)
+    reader = Reader(item)
+    fence = reader.number("fence")
+    up, down = _read_up(reader, fence), _read_down(reader, fence)
     if up is not None and down is not None:
         raise reader.damaged("scaleDownActionId", "both a scale-up and a scale-down are under way")
+    is_flagged = reader.flag("scalingInProgress")
+    if (up or down) and not is_flagged:
+        raise reader.damaged("scalingInProgress", "an action is under way, so it should be true")
     return ClusterState(
-        fence=reader.number("fence"),
+        fence=fence,
         action_seq=reader.number("actionSeq"),
         lock_owner=reader.text("lockOwner"),
         lock_until=reader.instant("lockUntilEpoch"),
-        is_flagged=reader.flag("scalingInProgress"),
+        is_flagged=is_flagged,
         last_scale=reader.instant("lastScaleEpoch"),
         timers=Timers(
             reader.maybe_instant("pendingSinceEpoch"),
@@ -163,30 +185,43 @@ def read_state(item: Item | None) -> ClusterState:
         up_failures=reader.number("upFailures"),
         up_backoff_until=reader.instant("upBackoffUntilEpoch"),
         bump_after=reader.instant("bumpAfterEpoch"),
+        left_plan=_left_plan(reader) if up is None else None,
+        left_committed=frozenset(_ids(reader.text_set("scaleDownCommitted"))) if down is None else frozenset(),
     )
 
 
-def _read_up(reader: "_Reader") -> ScaleUp | None:
+def _read_up(reader: Reader, fence: int) -> ScaleUp | None:
     action = reader.text("scaleUpActionId")
     if not action:
         return None
-    instances = tuple(InstanceId(text) for text in reader.texts("scaleUpInstanceIds"))
-    # An item of an older autoscaler has ids and no plan: its machines are launched, and wait to be verified.
-    legacy = UpPhase.LAUNCHING if "scaleUpPlan" in reader.item else UpPhase.VERIFYING
+    is_planned = "scaleUpPlan" in reader.item
+    is_littered = is_planned and action_begun(action, fence) is None
+    slots = tuple(read_slot(slot, "scaleUpPlan: ") for slot in reader.items("scaleUpPlan"))
+    # An older autoscaler stored ids and no plan: its machines are launched, and wait to be verified.
+    phase = reader.choice("scaleUpPhase", UpPhase, UpPhase.LAUNCHING if is_planned else UpPhase.VERIFYING)
     return ScaleUp(
         action=ActionId(action),
-        started=reader.instant("scaleUpStartedEpoch"),
+        started=reader.began("scaleUpStartedEpoch"),
         requested=reader.number("scaleUpRequested"),
-        instances=instances,
-        phase=reader.choice("scaleUpPhase", UpPhase, legacy),
-        slots=tuple(read_slot(slot, "scaleUpPlan: ") for slot in reader.items("scaleUpPlan")),
+        instances=tuple(dict.fromkeys(_ids(reader.texts("scaleUpInstanceIds")))),
+        phase=UpPhase.VERIFYING if is_littered else phase,
+        slots=() if is_littered else slots,
         template=reader.text("templateRef"),
+        phase_since=None if is_littered else reader.maybe_instant("scaleUpPhaseEpoch"),
+        is_littered=is_littered,
     )
+
+
+def _left_plan(reader: Reader) -> tuple[InstanceId, ...] | None:
+    if "scaleUpPlan" not in reader.item:
+        return None
+    slots = [read_slot(slot, "scaleUpPlan: ") for slot in reader.items("scaleUpPlan")]
+    return tuple(slot.instance for slot in slots if slot.instance is not None)
 
 
 def read_slot(stored: Mapping[str, Any], where: str) -> Slot:
     """A slot as stored, or StateDamaged."""
-    slot = _Reader(dict(stored), where)
+    slot = Reader(dict(stored), where)
     market = slot.text("m")
     if market not in ("spot", "od"):
         raise slot.damaged("m", "expected spot or od")
@@ -198,89 +233,40 @@ def read_slot(stored: Mapping[str, Any], where: str) -> Slot:
         attempt=slot.number("k"),
         instance=InstanceId(slot.text("i")) if "i" in stored else None,
         exhausted=slot.text("x") if "x" in stored else None,
+        doubted=slot.maybe_instant("u"),
     )
 
 
-def _read_down(reader: "_Reader") -> ScaleDown | None:
+def _read_down(reader: Reader, fence: int) -> ScaleDown | None:
     action = reader.text("scaleDownActionId")
     if not action:
         return None
-    targets = tuple(InstanceId(text) for text in reader.texts("scaleDownTargetInstanceIds"))
-    completed = tuple(InstanceId(text) for text in reader.texts("scaleDownCompletedInstanceIds"))
-    committed = frozenset(InstanceId(text) for text in reader.text_set("scaleDownCommitted"))
+    if "scaleDownTargetInstanceIds" not in reader.item:
+        raise reader.damaged("scaleDownTargetInstanceIds", "a scale-down is under way, and nothing says of what")
+    targets = tuple(_ids(reader.texts("scaleDownTargetInstanceIds")))
+    # An older autoscaler appends, so a repeated write of its may have put one in twice.
+    completed = tuple(dict.fromkeys(_ids(reader.texts("scaleDownCompletedInstanceIds"))))
+    committed = frozenset(_ids(reader.text_set("scaleDownCommitted")))
+    if len(set(targets)) != len(targets):
+        raise reader.damaged("scaleDownTargetInstanceIds", "a machine is in it twice")
     if not committed <= set(targets) or not set(completed) <= set(targets):
         raise reader.damaged("scaleDownTargetInstanceIds", "machines are completed or committed that were no targets")
+    phase = reader.choice("scaleDownPhase", DownPhase, DownPhase.DRAINING)
+    is_open = bool(set(targets) - set(completed) - committed)
+    # Of ours, only a commit ends the draining. Another's TERMINATING proves nothing: it is drained from the beginning.
+    is_claimed = phase is DownPhase.TERMINATING and is_open and not committed
     return ScaleDown(
         action=ActionId(action),
-        started=reader.instant("scaleDownStartedEpoch"),
-        phase=reader.choice("scaleDownPhase", DownPhase, DownPhase.DRAINING),
+        started=reader.began("scaleDownStartedEpoch"),
+        phase=DownPhase.DRAINING if is_claimed else phase,
         targets=targets,
         completed=completed,
         committed=committed,
         drain_started=reader.maybe_instant("scaleDownDrainStartedEpoch"),
+        is_legacy=action_begun(action, fence) is None,
+        needs_phase=is_claimed or "scaleDownPhase" not in reader.item,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Attributes by type; anything else is damage."""
-
-    item: Item
-    where: str = ""
-
-    def damaged(self, name: str, problem: str) -> StateDamaged:
-        found = shown(self.item.get(name))
-        return StateDamaged(
-            f"cluster state: {self.where}{name} is {found}: {problem}; nothing is done until the item is put right"
-        )
-
-    def _typed(self, name: str, kind: type[T], absent: T, expected: str) -> T:
-        value = self.item.get(name, absent)
-        if type(value) is not kind:
-            raise self.damaged(name, f"expected {expected}")
-        return value
-
-    def text(self, name: str) -> str:
-        return self._typed(name, str, "", "text")
-
-    def flag(self, name: str) -> bool:
-        return self._typed(name, bool, absent=False, expected="true or false")
-
-    def number(self, name: str) -> int:
-        value = self._typed(name, int, 0, "a whole number")
-        if value < 0:
-            raise self.damaged(name, "expected a number from 0 up")
-        return value
-
-    def instant(self, name: str) -> Instant:
-        return Instant.from_epoch_seconds(self.number(name))
-
-    def maybe_instant(self, name: str) -> Instant | None:
-        """0 is the seeds' way to say: not since any time."""
-        return self.instant(name) if self.number(name) else None
-
-    def texts(self, name: str) -> list[str]:
-        values = self._typed(name, list, [], "a list of texts")
-        if not all(type(value) is str for value in values):
-            raise self.damaged(name, "expected a list of texts")
-        return values
-
-    def text_set(self, name: str) -> frozenset[str]:
-        values = self._typed(name, frozenset, frozenset(), "a set of texts")
-        if not all(type(value) is str for value in values):
-            raise self.damaged(name, "expected a set of texts")
-        return values
-
-    def items(self, name: str) -> list[Item]:
-        values = self._typed(name, list, [], "a list of maps")
-        if not all(type(value) is dict for value in values):
-            raise self.damaged(name, "expected a list of maps")
-        return values
-
-    def choice(self, name: str, kind: type[T], absent: T) -> T:
-        if name not in self.item:
-            return absent
-        try:
-            return kind(self.text(name))  # type: ignore[call-arg]
-        except ValueError as error:
-            raise self.damaged(name, f"expected one of {', '.join(kind)}") from error  # type: ignore[arg-type]
+def _ids(texts: Iterable[str]) -> Iterable[InstanceId]:
+    return map(InstanceId, texts)

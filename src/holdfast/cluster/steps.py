@@ -3,6 +3,7 @@
 `decide` returns them; acting, dry run, log, console and `explain` all show the same ones.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
@@ -10,6 +11,12 @@ from typing import Any
 from holdfast.cluster.state import Slot, UpPhase
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
+
+
+def step_words(shown: Mapping[str, Any]) -> str:
+    """A step as it is shown, in one line: what, of which machine, and why."""
+    about = f" {shown['instance']}" if shown.get("instance") else ""
+    return f"{shown['kind']}{about}: {shown['because']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +34,9 @@ class Step:
         about = {f.name: _shown(getattr(self, f.name)) for f in fields(self) if f.name != "because"}
         return {"kind": self.kind, "because": self.because, **about}
 
+    def __str__(self) -> str:
+        return step_words(self.shown())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrgentStep(Step):
@@ -35,7 +45,7 @@ class UrgentStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair(Step):
-    """Clear a flag or a plan that belongs to no action."""
+    """Put right what an older autoscaler, or a clock that jumped, left in the item."""
 
     attributes: tuple[str, ...]
 
@@ -48,6 +58,7 @@ class BeginScaleUp(Step):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSlot(Step):
     slot: int
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +67,27 @@ class AdoptMachine(Step):
 
     slot: int
     instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptUntagged(Step):
+    """Record a machine that an older autoscaler launched for its scale-up, and did not live to record."""
+
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarryOnPlan(Step):
+    """Verify the machines of a scale-up of ours that an older autoscaler took for its own, and ended."""
+
+    instances: tuple[InstanceId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarryOnCommitted(Step):
+    """Terminate what a scale-down of ours had committed when an older autoscaler ended it."""
+
+    instances: tuple[InstanceId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +185,20 @@ class RemoveNode(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLeftClosed(Step):
+    """Uncordon a node that an action of ours closed, though that action is long over."""
+
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceNotReady(Step):
+    """Note that a machine is to be replaced: its node has been NotReady for too long."""
+
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CordonInterrupted(UrgentStep):
     instance: InstanceId
 
@@ -175,6 +221,13 @@ class TerminateInterrupted(UrgentStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenInterrupted(UrgentStep):
+    """Uncordon a machine that was to leave, and stays after all."""
+
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseNotice(UrgentStep):
     instance: InstanceId
 
@@ -189,6 +242,7 @@ class PlanReplacement(Step):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchReplacement(Step):
     instance: InstanceId
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,23 +5,30 @@ next tick looks again.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.cluster.act import Actor
+from holdfast.cluster.action_names import action_name
+from holdfast.cluster.alarms import lasting_actions
+from holdfast.cluster.deadline import Deadline, OutOfTime
 from holdfast.cluster.decide import decide
-from holdfast.cluster.hands import Hands
-from holdfast.cluster.lease import acquire, release
+from holdfast.cluster.failure import Failure, failure_in, failure_of, foreseen, remember
+from holdfast.cluster.hands import Hands, NotDone
+from holdfast.cluster.lease import Lease, LeaseHeld, acquire, release
 from holdfast.cluster.ledger import LeaseLost, Ledger
-from holdfast.cluster.log import log_item
+from holdfast.cluster.log import log_failure, log_item
 from holdfast.cluster.observe import Senses, observe
 from holdfast.cluster.plan import Plan, Ticked
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import Seen
 from holdfast.cluster.spot_act import SpotHand
+from holdfast.cluster.state import ClusterState
 from holdfast.cluster.steps import Step, UrgentStep
-from holdfast.kernel.errors import Retryable
-from holdfast.kernel.ids import ActionId
+from holdfast.kernel.errors import HoldfastError, Retryable
+from holdfast.ports.notify import Notice
 from holdfast.ports.store.tables import LOGS
 
 ROUNDS_MOST: Final = 8
@@ -43,60 +50,157 @@ class Cluster:
         return seen, decide(seen, self.policy, self.hands.choices)
 
 
-def tick(cluster: Cluster, owner: str) -> Ticked:
-    """`owner` names this invocation, and no other: a request's id, or a process's name and a counter."""
-    ticked = _tick(cluster, owner)
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What became of a tick that had begun, and what stopped it, if something did.
+
+    `is_lasting`: while it acted, something went wrong that the next tick will not mend.
+    """
+
+    ticked: Ticked
+    error: Exception | None = None
+    is_lasting: bool = False
+
+
+def tick(cluster: Cluster, owner: str, deadline: Deadline | None = None) -> Ticked:
+    """`owner` names this invocation, and no other: a request's id, or a process's name and a counter.
+
+    With a deadline it begins nothing that may not end in time. What needs an operator is raised, after what had been
+    done is logged.
+    """
+    store, name = cluster.hands.store, cluster.senses.cluster
+    if deadline is not None:
+        cluster = replace(cluster, hands=deadline.hands(cluster.hands))
     try:
-        cluster.hands.store.put(LOGS, log_item(ticked.seen.cluster, ticked, owner))
-    except Retryable:
-        _log.warning("the decision log could not be written; the tick itself is not affected")
-    return ticked
+        ended = _tick(cluster, owner, deadline)
+    except Exception as error:
+        now = cluster.hands.clock.now()
+        with _best_effort():
+            log_failure(store, name, foreseen(error), now)
+        _remember(cluster, failure_of(error, now))
+        raise
+    with _best_effort():
+        store.put(LOGS, log_item(name, ended.ticked, owner))
+    failure = None if ended.error is None else failure_of(ended.error, ended.ticked.seen.now)
+    _remember(cluster, failure or failure_in(ended.ticked))
+    if ended.error is not None and ended.is_lasting:
+        raise ended.error
+    return ended.ticked
 
 
-def _tick(cluster: Cluster, owner: str) -> Ticked:
+def _remember(cluster: Cluster, failure: Failure | None) -> None:
+    if failure is not None:
+        with _best_effort():
+            remember(cluster.hands.store, cluster.senses.cluster, failure)
+
+
+@contextmanager
+def _best_effort() -> Iterator[None]:
+    """The log explains, and nothing depends on it: what happened stays what it was when it cannot be written."""
+    try:
+        yield
+    except HoldfastError as error:
+        _log.warning("the decision log could not be written; the tick itself is not affected: %s", error)
+
+
+def _tick(cluster: Cluster, owner: str, deadline: Deadline | None) -> _Ended:
     seen, plan = cluster.look()
-    seen, done = _act_urgently(cluster, seen, plan)
-    if decide(seen, cluster.policy, cluster.hands.choices).is_quiet(seen):
-        return Ticked(seen, plan, tuple(done))
+    urgent = _act_urgently(cluster, seen, plan)
+    seen, done, told = urgent.seen, urgent.done, urgent.told
+    if (decide(seen, cluster.policy, cluster.hands.choices) if done else plan).is_quiet(seen):
+        alarms = (*urgent.alarms, *lasting_actions(seen, cluster.policy))
+        return _Ended(Ticked(seen, plan, tuple(done), urgent.problem, tuple(told), alarms), urgent.error)
     ledger = Ledger(cluster.hands.store, seen.cluster)
-    lease, state = acquire(ledger, owner, cluster.hands.clock.now())
-    action = ActionId(f"{seen.now.epoch_seconds}-{lease.fence}-{owner}")
-    actor = Actor(cluster.hands, ledger, lease, replace(seen, state=state), action)
-    stopped: str | None = None
     try:
+        lease, state = _acquire(cluster, ledger, owner, deadline)
+    except (LeaseHeld, OutOfTime) as error:
+        if not done and isinstance(error, LeaseHeld):
+            raise
+        # What was urgent was done, and is told; so is what was seen.
+        return _Ended(Ticked(seen, plan, tuple(done), str(error), tuple(told), tuple(urgent.alarms)), error)
+    action = action_name(seen.now, lease.fence, owner)
+    actor = Actor(cluster.hands, ledger, lease, replace(seen, state=state), action)
+    stopped, stopped_by, is_lasting = urgent.problem, urgent.error, False
+    try:
+        if state.has_moved_since(seen.state):
+            # What is judged by the state must have been seen after it was read: a look of before may mislead.
+            actor.look_anew(observe(cluster.senses, cluster.hands.clock.now()))
         _act(cluster, actor, done)
-    except LeaseLost as error:
-        return Ticked(actor.seen, plan, tuple(done), str(error))
-    except Retryable as error:
-        stopped = str(error)
+    except Exception as error:
+        stopped, stopped_by, is_lasting = str(foreseen(error)), error, not isinstance(error, Retryable)
+    # The lease of others is not ours to give back. After a mistake of ours, what we would write is not to be trusted.
+    if isinstance(stopped_by, HoldfastError | None) and not isinstance(stopped_by, LeaseLost):
+        stopped = _release(cluster, ledger, actor) or stopped
+    alarms = (*urgent.alarms, *actor.alarms, *lasting_actions(actor.seen, cluster.policy))
+    ticked = Ticked(actor.seen, plan, tuple(done), stopped, (*told, *actor.told), alarms)
+    return _Ended(ticked, stopped_by, is_lasting)
+
+
+def _acquire(cluster: Cluster, ledger: Ledger, owner: str, deadline: Deadline | None) -> tuple[Lease, ClusterState]:
+    now = cluster.hands.clock.now()
+    if deadline is None:
+        return acquire(ledger, owner, now)
+    deadline.check()
+    return acquire(ledger, owner, now, deadline.instant(now))
+
+
+def _release(cluster: Cluster, ledger: Ledger, actor: Actor) -> str | None:
+    """Give the lease back; why not, if that failed: then it runs out by itself."""
     timers = decide(actor.seen, cluster.policy, cluster.hands.choices).timers
     try:
         release(ledger, actor.lease, timers, cluster.hands.clock.now())
-    except LeaseLost as error:
-        stopped = stopped or str(error)
-    return Ticked(actor.seen, plan, tuple(done), stopped)
+    except HoldfastError as error:
+        return str(error)
+    return None
 
 
-def _act_urgently(cluster: Cluster, seen: Seen, plan: Plan) -> tuple[Seen, list[Step]]:
-    """What cannot wait for the lease: machines that spot is about to take."""
+@dataclass(slots=True)
+class _Urgent:
+    """What was done without the lease, and the first problem, if there was one."""
+
+    seen: Seen
+    done: list[Step]
+    told: list[str]
+    alarms: list[Notice]
+    problem: str | None = None
+    error: Exception | None = None
+
+
+def _act_urgently(cluster: Cluster, seen: Seen, plan: Plan) -> _Urgent:
+    """What cannot wait for the lease: machines that spot is about to take. One that fails holds up no other."""
     hand = SpotHand(cluster.hands, seen)
-    done: list[Step] = []
+    urgent = _Urgent(seen, [], hand.told, hand.alarms)
     for step in plan.steps:
         if isinstance(step, UrgentStep):
-            hand.carry_out(step)
-            done.append(step)
-    return hand.seen, done
+            try:
+                hand.carry_out(step)
+            except NotDone as error:
+                urgent.told.append(str(error))
+            except HoldfastError as error:
+                if urgent.error is None:
+                    urgent.problem, urgent.error = f"{step.kind}: {error}", error
+            else:
+                urgent.done.append(step)
+    urgent.seen = hand.seen
+    return urgent
 
 
 def _act(cluster: Cluster, actor: Actor, done: list[Step]) -> None:
-    """Decide and carry out, until there is nothing to do before another look."""
+    """Decide and carry out, until there is nothing to do before another look. What is refused holds up no other."""
+    refused: list[Step] = []
     for _ in range(ROUNDS_MOST):
         plan = decide(actor.seen, cluster.policy, cluster.hands.choices)
-        steps = plan.leased_steps
+        steps = [step for step in plan.leased_steps if step not in refused]
         if not steps or steps == done[-len(steps) :]:
             return  # nothing to do, or nothing that would differ before another look
         for step in steps:
-            go_on = actor.carry_out(step)
+            try:
+                go_on = actor.carry_out(step)
+            except NotDone as error:
+                if error.stops:
+                    return
+                refused.append(step)
+                continue
             done.append(step)
             if not go_on:
                 return

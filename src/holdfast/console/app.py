@@ -6,19 +6,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.console.access import Access, Guard
+from holdfast.console.answers import NOT_STORED, error_response
+from holdfast.console.api import ClusterApi
+from holdfast.console.jobs_api import JobsApi
 from holdfast.console.metrics import Metrics
+from holdfast.console.openapi import openapi
+from holdfast.console.pages.console import Console
+from holdfast.console.pages.shell import Shell
 from holdfast.console.questions import Question
-from holdfast.console.status import Status, TablesSeen, TableStatus, age
+from holdfast.console.status import Status, TablesSeen, TableStatus
+from holdfast.console.webhooks import Webhooks
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import StoreAddress
@@ -26,16 +34,19 @@ from holdfast.ports.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-# No scripts at all, nothing from elsewhere, and no other site may frame the pages.
+# Scripts, styles and data of this server alone, nothing inline, and no other site may frame the pages.
 CONTENT_SECURITY_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Not "no-referrer": browsers would then hide the origin of our own forms, and these are judged by it.
+    "Referrer-Policy": "same-origin",
 }
-_NOT_STORED: Final = {"Cache-Control": "no-store"}
+_RAW_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+WEBHOOKS_PATH: Final = "/webhooks/github"
 _CODES: Final = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
 
 
@@ -50,6 +61,11 @@ class Served:
     probe: Callable[[], None]
     tables: Callable[[], Sequence[TableStatus]]
     metrics: Metrics
+    cluster: ClusterApi | None = None
+    jobs: JobsApi | None = None
+    webhooks: Webhooks | None = None
+    console: Console | None = None  # without it there is one page: the system's
+    access: Access | None = None  # None: whoever asks is answered
     patience_seconds: float = 2.0  # for each question: a health check that takes longer has failed
     tables_fresh_seconds: float = 10.0  # DynamoDB allows few such calls in a second
 
@@ -58,17 +74,22 @@ def build_app(served: Served) -> ASGIApp:
     pages = _Pages(served)
     app = Starlette(
         routes=[
-            Route("/", pages.status),
+            Route("/system" if served.console else "/", pages.status),
             Route("/api/status", pages.status_json),
+            Route("/api/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
             Route("/metrics", pages.metrics),
+            *(served.cluster.routes() if served.cluster else ()),
+            *(served.jobs.routes() if served.jobs else ()),
+            *(served.console.routes() if served.console else ()),
             Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
         ],
-        exception_handlers={HTTPException: _http_error, Exception: _unexpected_error},
+        exception_handlers={HTTPException: pages.http_error, Exception: _unexpected_error},
     )
+    guarded = app if served.access is None else Guard(app, served.access)
     # Around the whole application, so that answers to errors have the headers as well.
-    return _WithHeaders(app)
+    return _WithHeaders(GZipMiddleware(guarded, minimum_size=1024, compresslevel=5), served.webhooks)
 
 
 class _Pages:
@@ -83,21 +104,17 @@ class _Pages:
             patience_seconds=served.patience_seconds,
             fresh_seconds=served.tables_fresh_seconds,
         )
-        templates = Environment(
-            loader=PackageLoader("holdfast.console"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        templates.filters["age"] = age
-        self._status_template = templates.get_template("status.html")
+        self._shell = served.console.shell if served.console else Shell(served.version)
 
-    def status(self, _request: Request) -> Response:
-        return HTMLResponse(self._status_template.render(status=self._status()), headers=_NOT_STORED)
+    def status(self, request: Request) -> Response:
+        data = {"status": self._status()}
+        return self._shell.render(request, "status.html", data, title="System", json_path="/api/status")
 
     def status_json(self, _request: Request) -> Response:
-        return JSONResponse(self._status().as_json(), headers=_NOT_STORED)
+        return JSONResponse(self._status().as_json(), headers=NOT_STORED)
+
+    async def openapi(self, _request: Request) -> Response:
+        return JSONResponse(openapi(self._served.version))
 
     async def healthz(self, _request: Request) -> Response:
         return PlainTextResponse("ok")
@@ -108,6 +125,21 @@ class _Pages:
 
     def metrics(self, _request: Request) -> Response:
         return Response(self._served.metrics.page(), media_type=Metrics.content_type)
+
+    async def http_error(self, request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
+        messages = {
+            404: f"there is nothing at {request.url.path}",
+            405: f"{request.method} is not possible at {request.url.path}",
+        }
+        message = messages.get(error.status_code, error.detail)
+        if error.status_code == 404 and "text/html" in request.headers.get("accept", ""):
+            data = {"problem": message, "kind": "Not found"}
+            return self._shell.render(request, "error.html", data, title="Not found", status=404)
+        response = error_response(error.status_code, _CODES.get(error.status_code, "failed"), message)
+        response.headers.update(error.headers or {})
+        return response
 
     def _status(self) -> Status:
         problem = self._store_problem()
@@ -139,31 +171,15 @@ class _Pages:
         return TablesSeen(self._served.clock.now(), tuple(self._served.tables()))
 
 
-def error_response(status: int, code: str, message: str) -> JSONResponse:
-    return JSONResponse({"error": {"code": code, "message": message}}, status)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    messages = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.method} is not possible at {request.url.path}",
-    }
-    message = messages.get(error.status_code, error.detail)
-    response = error_response(error.status_code, _CODES.get(error.status_code, "failed"), message)
-    response.headers.update(error.headers or {})
-    return response
-
-
 async def _unexpected_error(_request: Request, _error: Exception) -> Response:
     # Starlette raises it again after the answer, so that the server logs its traceback.
     return error_response(500, "internal", "something unexpected went wrong; the log has the details")
 
 
 class _WithHeaders:
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, webhooks: ASGIApp | None) -> None:
         self._app = app
+        self._webhooks = webhooks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -171,4 +187,14 @@ class _WithHeaders:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+        async def send_answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] += _RAW_HEADERS
+            await send(message)
+
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif self._webhooks is not None and scope["path"] == WEBHOOKS_PATH:
+            await self._webhooks(scope, receive, send_answer)  # past the pages' routing: it is called most
+        else:
+            await self._app(scope, receive, send_with_headers)

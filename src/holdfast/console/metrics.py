@@ -5,10 +5,15 @@ import platform
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from holdfast.console.cluster_metrics import ClusterMetrics
+from holdfast.console.github_metrics import GitHubMetrics
+from holdfast.console.job_metrics import JobMetrics
+from holdfast.console.migration_metrics import MigrationMetrics
 from holdfast.ports.store import Consumed
 
 # From a SQLite read to a DynamoDB call that used up its deadline.
 _CALL_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_TAKEN = frozenset({"stored", "duplicate"})
 
 
 class Metrics:
@@ -20,6 +25,10 @@ class Metrics:
         Info("holdfast_build", "What is running.", registry=self._registry).info(
             {"version": version, "python": platform.python_version()}
         )
+        self.cluster = ClusterMetrics(self._registry)
+        self.jobs = JobMetrics(self._registry)
+        self.migration = MigrationMetrics(self._registry)
+        self.github = GitHubMetrics(self._registry)
         by_call = ("table", "call")
         self._seconds = Histogram(
             "holdfast_store_call_seconds",
@@ -38,12 +47,32 @@ class Metrics:
             "holdfast_store_conflicts", "Writes refused by their condition.", by_call, registry=self._registry
         )
 
+        self._consumed: dict[tuple[str, str], list[Counter]] = {}
+        self._webhooks = Counter(
+            "holdfast_webhooks",
+            "Webhooks by event, status and what became of them.",
+            ("event", "status", "result"),
+            registry=self._registry,
+        )
+
+    def record_webhook(self, event: str, status: int, result: str) -> None:
+        # A stranger can send any name: only those that were taken in become a label.
+        self._webhooks.labels(event if result in _TAKEN else "", str(status), result).inc()
+
     def record_consumed(self, consumed: Consumed) -> None:
         """A meter for the store."""
         labels = (consumed.table, consumed.call)
-        self._read_units.labels(*labels).inc(consumed.read_units)
-        self._write_units.labels(*labels).inc(consumed.write_units)
-        self._conflicts.labels(*labels).inc(int(consumed.conflict))
+        counters = self._consumed.get(labels)
+        if counters is None:
+            # Kept: to find them by their labels takes longer than to count.
+            kinds = (self._read_units, self._write_units, self._conflicts)
+            counters = self._consumed[labels] = [kind.labels(*labels) for kind in kinds]
+        if consumed.read_units:
+            counters[0].inc(consumed.read_units)
+        if consumed.write_units:
+            counters[1].inc(consumed.write_units)
+        if consumed.conflict:
+            counters[2].inc()
 
     def record_call(self, table: str, call: str, outcome: str, seconds: float) -> None:
         self._seconds.labels(table, call, outcome).observe(seconds)

@@ -1,23 +1,29 @@
 """What people ask about the cluster, as plain data: the command line, the API and the console show the same."""
 
-from typing import Any
+import re
+from itertools import islice
+from typing import Any, Final
 
+from holdfast.cluster.failure import newest_failure
 from holdfast.cluster.ledger import Ledger
-from holdfast.cluster.log import Entry, entries
+from holdfast.cluster.log import entries, last_tick
 from holdfast.cluster.pause import read_pause
 from holdfast.cluster.state import ClusterState
+from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import cut
 from holdfast.ports.store import Store
 
-_LOOK_BACK_SECONDS = 3600
+PAGE_MOST: Final = 200
 
 
 def cluster_overview(store: Store, cluster: ClusterId, now: Instant) -> dict[str, Any]:
-    """The state, in words and numbers, and the last tick's rules."""
+    """The state, in words and numbers, the last tick's rules, and the newest failure."""
     state = Ledger(store, cluster).read()
     pause = read_pause(store, cluster)
-    last = last_entry(store, cluster, now)
+    last = last_tick(store, cluster, now)
+    failure = newest_failure(store, cluster)
     return {
         "cluster": cluster,
         "workers": state.timers.workers,
@@ -30,6 +36,7 @@ def cluster_overview(store: Store, cluster: ClusterId, now: Instant) -> dict[str
         "lease": {"owner": state.lock_owner, "until": _time(state.lock_until), "fence": state.fence},
         "paused": None if pause is None else {"by": pause.by, "since": pause.since.iso(), "reason": pause.reason},
         "lastTick": None if last is None else last.shown(),
+        "lastFailure": None if failure is None else failure.shown(),
     }
 
 
@@ -57,15 +64,23 @@ def action_shown(state: ClusterState, now: Instant) -> dict[str, Any] | None:
     return None
 
 
-def last_entry(store: Store, cluster: ClusterId, now: Instant) -> Entry | None:
-    last = None
-    for entry in entries(store, cluster, now.plus(-_LOOK_BACK_SECONDS), now):
-        last = entry
-    return last
+def decisions(
+    store: Store, cluster: ClusterId, since: Instant, until: Instant, cursor: str | None = None
+) -> dict[str, Any]:
+    """A page of the log, the oldest first. A cursor goes on where the page before it ended."""
+    found = list(islice(entries(store, cluster, since, until, _checked_cursor(cursor)), PAGE_MOST + 1))
+    page = found[:PAGE_MOST]
+    return {"items": [entry.shown() for entry in page], "cursor": page[-1].key if len(found) > PAGE_MOST else None}
 
 
-def decisions(store: Store, cluster: ClusterId, since: Instant, until: Instant) -> list[dict[str, Any]]:
+def all_decisions(store: Store, cluster: ClusterId, since: Instant, until: Instant) -> list[dict[str, Any]]:
     return [entry.shown() for entry in entries(store, cluster, since, until)]
+
+
+def _checked_cursor(cursor: str | None) -> str | None:
+    if cursor is not None and not re.fullmatch(r"[0-9]{13}#[a-z-]{1,20}#[!-~]{1,200}", cursor, re.ASCII):
+        raise BadRequest(f"{cut(cursor)!r} is no cursor; take it from the page before, as it is")
+    return cursor
 
 
 def _time(instant: Instant | None) -> str | None:

@@ -22,6 +22,7 @@ def policy_of(settings: Settings) -> Policy:
         join_timeout_seconds=settings.join_timeout_sec,
         drain_seconds=settings.drain_sec,
         stuck_seconds=settings.stuck_sec,
+        not_ready_seconds=settings.not_ready_sec,
         scale_up_rule=ScaleUpRule(settings.scale_up_rule),
         rebalance=Rebalance(settings.rebalance),
     )

@@ -2,10 +2,28 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 from holdfast.kernel.errors import WriteConflict
 from holdfast.ports.clock import Clock
-from holdfast.ports.store import Condition, Item, Key, Meter, Page, Query, Store, Table, Update, Write, Written
+from holdfast.ports.store import (
+    Condition,
+    Item,
+    Key,
+    Meter,
+    OneTransaction,
+    Page,
+    Query,
+    Store,
+    Table,
+    Together,
+    Update,
+    Write,
+    Written,
+)
+
+T = TypeVar("T")
 
 # Table, call, outcome (ok, conflict or failed), seconds.
 Timer = Callable[[str, str, str, float], None]
@@ -18,6 +36,13 @@ class TimedStore:
         self._store = store
         self._clock = clock
         self._timer = timer
+        if isinstance(store, Together):
+            self.together = partial(self._together, store)
+
+    def _together(self, store: Together, work: Callable[[OneTransaction], T]) -> T:
+        # One call on several tables: its time belongs to none of them alone.
+        with self._timed("several", "together"):
+            return store.together(work)
 
     def get(self, table: Table, key: Key, *, consistent: bool = True) -> Item | None:
         with self._timed(table.name, "get"):

@@ -5,11 +5,11 @@ Lambda imports this, so what only one backend or only a long-running process nee
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.entrypoints.tables import NothingYet, Tables
-from holdfast.kernel.errors import NeedsOperator, StoreRefused
+from holdfast.kernel.errors import BadSetting, NeedsOperator, StoreRefused
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
@@ -17,7 +17,9 @@ from holdfast.ports.store.schema import Billing
 from holdfast.ports.store.tables import TABLES, renamed
 
 if TYPE_CHECKING:
-    from holdfast.adapters.dynamodb_calls import DynamoCalls
+    from holdfast.adapters.dynamodb_calls import DynamoCalls, Transport
+
+WORLD_FILE: Final = "world"  # of the simulated world, in the data directory
 
 
 def open_store(settings: Settings, clock: Clock | None = None, *, writable: bool = True) -> Store:
@@ -29,6 +31,7 @@ def open_store(settings: Settings, clock: Clock | None = None, *, writable: bool
         return DynamoStore(_dynamodb_calls(settings, clock), _table_names(settings))
     from holdfast.adapters.sqlite import sqlite_store
 
+    refuse_another_world(settings)
     if writable:
         make_data_directory(settings)
     elif not settings.holdfast_store.path.exists():
@@ -56,8 +59,19 @@ def opened_tables(settings: Settings, clock: Clock | None = None, *, writable: b
         if writable:
             make_data_directory(settings)
         path = settings.holdfast_store.path
+        refuse_another_world(settings)
         # The file is Holdfast's own: its tables have the names they are declared with, whatever DynamoDB's are.
         yield Tables(SqliteTables(path, clock) if path.parent.is_dir() else NothingYet(), TABLES, billing)
+
+
+def refuse_another_world(settings: Settings) -> None:
+    """A file that a simulated world's machines and jobs are in is not taken for a real cluster's."""
+    path = settings.holdfast_store.path
+    if path is not None and settings.holdfast_world != "sim" and (path.parent / WORLD_FILE).exists():
+        raise BadSetting(
+            f"HOLDFAST_WORLD={settings.holdfast_world}: {path} holds what a simulated world left, which is beside it; "
+            "name another directory with --data, or another file with HOLDFAST_STORE"
+        )
 
 
 def make_data_directory(settings: Settings) -> None:
@@ -73,10 +87,21 @@ def make_data_directory(settings: Settings) -> None:
 
 
 def _dynamodb_calls(settings: Settings, clock: Clock) -> "DynamoCalls":
-    from holdfast.adapters.dynamodb_boto3 import Boto3Transport
     from holdfast.adapters.dynamodb_calls import DynamoCalls, Retries
 
-    return DynamoCalls(Boto3Transport(), clock, Retries(deadline_seconds=settings.dynamodb_deadline_sec))
+    return DynamoCalls(_transport(settings), clock, Retries(deadline_seconds=settings.dynamodb_deadline_sec))
+
+
+def _transport(settings: Settings) -> "Transport":
+    if settings.dynamodb_client == "lean":
+        from holdfast.adapters.dynamodb_lean import lean_transport
+
+        lean = lean_transport()
+        if lean is not None:
+            return lean
+    from holdfast.adapters.dynamodb_boto3 import Boto3Transport
+
+    return Boto3Transport()
 
 
 def _table_names(settings: Settings) -> dict[str, str]:

@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.settings.bootstrap import BootstrapSettings
-
-USER_DATA_BYTES_MOST: Final = 16 * 1024  # EC2's limit
+from holdfast.ports.machines import USER_DATA_BYTES_MOST
 
 # K3s' own names of its binaries have no architecture for amd64.
 _SUFFIXES: Final = {"amd64": "", "arm64": "-arm64"}

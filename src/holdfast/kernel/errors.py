@@ -9,6 +9,7 @@
     │   ├── TableProblem         a table is missing, or differs from its declaration
     │   └── StoreRefused         a file that is corrupt, newer than us, or written by another process; no permission
     └── BadRequest           the call itself is wrong and never will be right: bad item, key, update or cursor
+        ├── NotFound             what was asked for is not there, or no longer
         └── ItemTooLarge         over DynamoDB's 400 KB
 
 Adapters turn foreign errors into these in one place each, always with ``raise … from``. A message names the
@@ -77,6 +78,10 @@ class TableProblem(NeedsOperator):
 
 class StoreRefused(NeedsOperator):
     """The store will not be opened or used like this. Nothing was changed."""
+
+
+class NotFound(BadRequest):
+    """What was asked for by its name is not stored: it never was, or it has expired."""
 
 
 class ItemTooLarge(BadRequest):

@@ -23,6 +23,9 @@ def joined_key(*parts: str | int) -> str:
     """
     texts = []
     for position, part in enumerate(parts):
+        if type(part) is int and part >= 0:
+            texts.append(str(part))
+            continue
         if isinstance(part, bool) or (isinstance(part, int) and part < 0):
             raise BadRequest(f"key part {part!r}: expected text or a number from 0 up")
         text = str(part)

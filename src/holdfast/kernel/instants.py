@@ -10,8 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UTC_EPOCH = _EPOCH.replace(tzinfo=None)  # only for writing: the zone would be written too
 # Strict on purpose: fromisoformat accepts dates without a time, week dates, and times without a zone.
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
+# Those that can be written again, in UTC, with four digits for the year.
+_WRITABLE_MS = range(-30_610_224_000_000, 253_402_300_800_000)
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -30,7 +33,10 @@ class Instant:
         if not _ISO.fullmatch(text):
             raise ValueError(f"{text!r} is not an ISO-8601 time with a zone; for example 2026-01-15T10:00:01Z")
         moment = datetime.fromisoformat(text)
-        return cls((moment - _EPOCH) // timedelta(milliseconds=1))
+        found = cls((moment - _EPOCH) // timedelta(milliseconds=1))
+        if found.epoch_ms not in _WRITABLE_MS:
+            raise ValueError(f"{text!r} is not in the years 1000 to 9999")
+        return found
 
     @property
     def epoch_seconds(self) -> int:
@@ -39,12 +45,12 @@ class Instant:
 
     def iso(self) -> str:
         """``2026-01-15T10:00:01.123Z``: always three digits, so that text order is time order."""
-        moment = _EPOCH + timedelta(milliseconds=self.epoch_ms)
-        return f"{moment:%Y-%m-%dT%H:%M:%S}.{self.epoch_ms % 1000:03d}Z"
+        moment = _UTC_EPOCH + timedelta(milliseconds=self.epoch_ms)
+        return moment.isoformat(timespec="milliseconds") + "Z"
 
     def iso_seconds(self) -> str:
         """``2026-01-15T10:00:01Z``: GitHub's own form."""
-        return f"{_EPOCH + timedelta(milliseconds=self.epoch_ms):%Y-%m-%dT%H:%M:%S}Z"
+        return (_UTC_EPOCH + timedelta(milliseconds=self.epoch_ms)).isoformat(timespec="seconds") + "Z"
 
     def date(self) -> str:
         """``2026-01-15``, in UTC."""

@@ -91,6 +91,14 @@ class Eviction(StrEnum):
     GONE = "gone"  # no longer there, or another pod of that name
 
 
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """The answer to an eviction. `reason` is the server's own word for why not, fit to be shown: a budget's, mostly."""
+
+    outcome: Eviction
+    reason: str = ""
+
+
 class KubeUnavailable(Retryable):
     """The API server did not answer, or not in time. A change may or may not have taken place."""
 
@@ -126,7 +134,7 @@ class Kube(Protocol):
         """The node after the change."""
         ...
 
-    def evict(self, pod: Pod) -> Eviction:
+    def evict(self, pod: Pod) -> Evicted:
         """Ask this very pod (by its uid) to leave, within its own grace period."""
         ...
 

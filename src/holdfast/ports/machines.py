@@ -11,11 +11,13 @@ Promises and limits are EC2's, and the simulated world keeps them as well:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
+
+USER_DATA_BYTES_MOST: Final = 16 * 1024  # before it is encoded
 
 
 class Market(StrEnum):
@@ -57,7 +59,7 @@ class LaunchOrder:
     """One machine. The token stands for the whole order: a changed order needs another token.
 
     `template` is a launch template and its version (``lt-0abc:3``): image, role, security groups. `user_data` is text
-    of at most 16 KB, the same byte for byte on each use of the token.
+    of at most `USER_DATA_BYTES_MOST`, the same byte for byte on each use of the token.
     """
 
     token: str

@@ -8,6 +8,7 @@ is listed for an hour; spot is taken back two minutes after a notice.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from holdfast.kernel.ids import InstanceId
@@ -17,6 +18,10 @@ from holdfast.simulator.timeline import Timeline
 
 NOTICE_SECONDS: Final = 120
 LISTED_AFTER_END_SECONDS: Final = 3600
+
+
+def _unwatched(*_: object) -> None:
+    """What happens when nobody asked to be told. Named, because a world is kept in a file, and a lambda cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +48,9 @@ class SimulatedEc2:
         self._ended: dict[InstanceId, Instant] = {}
         self._tokens: dict[tuple[str, str], tuple[LaunchOrder, InstanceId | None]] = {}
         self._exhausted: set[tuple[str, str, Market]] = set()
-        self.on_running: Callable[[Machine, LaunchOrder], None] = lambda _machine, _order: None
-        self.on_gone: Callable[[Machine], None] = lambda _machine: None
-        self.on_notice: Callable[[Machine], None] = lambda _machine: None
+        self.on_running: Callable[[Machine, LaunchOrder], None] = _unwatched
+        self.on_gone: Callable[[Machine], None] = _unwatched
+        self.on_notice: Callable[[Machine], None] = _unwatched
         self.launches: list[tuple[LaunchOrder, InstanceId]] = []
 
     # The port
@@ -92,7 +97,11 @@ class SimulatedEc2:
     def interrupt(self, machine: InstanceId) -> None:
         """Give notice to a spot machine, and take it two minutes later."""
         self.on_notice(self._machines[machine])
-        self._timeline.after(NOTICE_SECONDS, lambda: self._end(machine))
+        self._timeline.after(NOTICE_SECONDS, partial(self._end, machine))
+
+    def break_down(self, machine: InstanceId) -> None:
+        """It ends without notice."""
+        self._end(machine)
 
     def all_machines(self) -> list[Machine]:
         """The truth, for checkers: visible or not."""
@@ -128,7 +137,7 @@ class SimulatedEc2:
         self._machines[instance] = machine
         self._tokens[order.token, order.zone] = (order, instance)
         self._visible_from[instance] = self._timeline.now().plus(self._drawn(self._habits.unlisted_seconds))
-        self._timeline.after(self._drawn(self._habits.boot_seconds), lambda: self._boot(instance, order))
+        self._timeline.after(self._drawn(self._habits.boot_seconds), partial(self._boot, instance, order))
         self.launches.append((order, instance))
         return machine
 
@@ -143,7 +152,7 @@ class SimulatedEc2:
             return
         self._machines[instance] = replace(machine, state=MachineState.SHUTTING_DOWN)
         self.on_gone(self._machines[instance])
-        self._timeline.after(self._drawn(self._habits.shutdown_seconds), lambda: self._ended_now(instance))
+        self._timeline.after(self._drawn(self._habits.shutdown_seconds), partial(self._ended_now, instance))
 
     def _ended_now(self, instance: InstanceId) -> None:
         machine = self._machines[instance]

@@ -2,17 +2,29 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import RLock
-from typing import Final
+from typing import Any, Final
 
 from holdfast.kernel.ids import InstanceId
-from holdfast.ports.kube import Eviction, KubeUnavailable, Node, NodeChange, NodeChanged, Pod, PodPhase, Taint
+from holdfast.ports.kube import (
+    Evicted,
+    Eviction,
+    KubeUnavailable,
+    Node,
+    NodeChange,
+    NodeChanged,
+    Pod,
+    PodPhase,
+    Taint,
+)
 from holdfast.simulator.timeline import Timeline
 
 GRACE_SECONDS: Final = 10.0
 NOT_READY_SECONDS: Final = 40.0
+_FINISHED: Final = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 @dataclass
@@ -36,6 +48,10 @@ class Budget:
     least_available: int
 
 
+def _unwatched(_before: Node | None, _after: Node | None) -> None:
+    """Nobody asked to be told. Named, because a world is kept in a file, and a lambda cannot be."""
+
+
 class SimulatedK3s:
     """Implements `holdfast.ports.kube.Kube`."""
 
@@ -55,6 +71,13 @@ class SimulatedK3s:
         self._version = 0
         self._made = 0
         self.is_away = False
+        self.on_node: Callable[[Node | None, Node | None], None] = _unwatched  # before, after
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None}  # a lock cannot be kept in a file
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({**state, "_lock": RLock()})
 
     # The port
 
@@ -68,7 +91,7 @@ class SimulatedK3s:
 
     def pods(self) -> list[Pod]:
         self._answer()
-        return [pod for pod in self._pods.values() if not pod.is_finished]
+        return [pod for pod in self._pods.values() if pod.phase not in _FINISHED]
 
     def pods_on(self, node: str) -> list[Pod]:
         self._answer()
@@ -102,24 +125,26 @@ class SimulatedK3s:
         )
         return self.put(changed)
 
-    def evict(self, pod: Pod) -> Eviction:
+    def evict(self, pod: Pod) -> Evicted:
         self._answer()
         found = self._pods.get(pod.uid)
         if found is None:
-            return Eviction.GONE
+            return Evicted(Eviction.GONE)
         if found.is_deleting:
-            return Eviction.ACCEPTED
-        if self._is_blocked(found):
-            return Eviction.BLOCKED
+            return Evicted(Eviction.ACCEPTED)
+        blocked = self._blocked_by(found)
+        if blocked:
+            return Evicted(Eviction.BLOCKED, blocked)
         self._pods[pod.uid] = replace(found, is_deleting=True)
-        self._timeline.after(GRACE_SECONDS, lambda: self._remove_pod(pod.uid))
-        return Eviction.ACCEPTED
+        self._timeline.after(GRACE_SECONDS, partial(self._remove_pod, pod.uid))
+        return Evicted(Eviction.ACCEPTED)
 
     def delete_node(self, node: Node) -> None:
         self._answer()
         found = self._nodes.get(node.name)
         if found is not None and found.uid == node.uid:
             del self._nodes[node.name]
+            self.on_node(found, None)
             for pod in self._on(node.name):
                 self._remove_pod(pod.uid)
 
@@ -149,7 +174,7 @@ class SimulatedK3s:
         """A machine ended: its node turns NotReady after a while, and its pods are made anew elsewhere."""
         for name, owner in list(self._machine_of.items()):
             if owner == machine:
-                self._timeline.after(NOT_READY_SECONDS, lambda name=name: self._turn_not_ready(name, machine))  # type: ignore[misc]
+                self._timeline.after(NOT_READY_SECONDS, partial(self._turn_not_ready, name, machine))
 
     def run(self, workload: Workload) -> None:
         """Start a workload, or change how many pods it has."""
@@ -163,6 +188,10 @@ class SimulatedK3s:
 
     def put_budget(self, name: str, budget: Budget) -> None:
         self._budgets[name] = budget
+
+    def all_pods(self, node: str | None = None) -> list[Pod]:
+        """The truth, for checkers: whether the API server answers or not."""
+        return list(self._pods.values()) if node is None else self._on(node)
 
     def remove_pod(self, uid: str) -> None:
         """At once, as when its kubelet has stopped it."""
@@ -200,7 +229,9 @@ class SimulatedK3s:
         """The node as it is from now on."""
         self._version += 1
         stored = replace(node, resource_version=str(self._version))
+        before = self._nodes.get(node.name)
         self._nodes[node.name] = stored
+        self.on_node(before, stored)
         self._schedule()
         return stored
 
@@ -252,24 +283,33 @@ class SimulatedK3s:
     def _takes_pods(self, node: Node, load: int) -> bool:
         return node.is_ready and not node.is_unschedulable and not node.taints and load < self._pods_per_node
 
-    def _is_blocked(self, pod: Pod) -> bool:
-        mine = [b for b in self._budgets.values() if (b.namespace, b.app) == (pod.namespace, self._app_of.get(pod.uid))]
+    def _blocked_by(self, pod: Pod) -> str:
+        """Which budget keeps the pod where it is, in the API server's words; "" when none does."""
+        budgets = self._budgets.items()
+        mine = [(n, b) for n, b in budgets if (b.namespace, b.app) == (pod.namespace, self._app_of.get(pod.uid))]
         if len(mine) > 1:
-            return True  # the server cannot weigh two
+            return "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         if mine:
-            apps = (other for uid, other in self._pods.items() if self._app_of.get(uid) == mine[0].app)
-            healthy = sum(1 for other in apps if other.phase is PodPhase.RUNNING and not other.is_deleting)
-            return healthy - 1 < mine[0].least_available
-        return self._budget_is_used_up(pod)
-
-    def _budget_is_used_up(self, pod: Pod) -> bool:
+            name, budget = mine[0]
+            apps = (other for uid, other in self._pods.items() if self._app_of.get(uid) == budget.app)
+            return _told(name, budget.least_available, _healthy(apps))
         workload = self._workloads.get(self._workload_of.get(pod.uid, ""))
         if workload is None or workload.max_unavailable is None:
-            return False
-        mine = [p for uid, p in self._pods.items() if self._workload_of.get(uid) == workload.name]
-        healthy = sum(1 for p in mine if p.phase is PodPhase.RUNNING and not p.is_deleting)
-        return workload.replicas - healthy >= workload.max_unavailable
+            return ""
+        own = (p for uid, p in self._pods.items() if self._workload_of.get(uid) == workload.name)
+        return _told(workload.name, workload.replicas - workload.max_unavailable, _healthy(own))
 
     def _new_uid(self) -> str:
         self._made += 1
         return f"{self._chance.getrandbits(32):08x}-{self._made:06d}"
+
+
+def _healthy(pods: Iterable[Pod]) -> int:
+    return sum(1 for pod in pods if pod.phase is PodPhase.RUNNING and not pod.is_deleting)
+
+
+def _told(budget: str, needed: int, healthy: int) -> str:
+    if healthy > needed:
+        return ""
+    why = f"The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
+    return f"429: Cannot evict pod as it would violate the pod's disruption budget. ({why})"

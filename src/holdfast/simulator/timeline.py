@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Callable
-from itertools import count
 
 from holdfast.kernel.instants import Instant
 
@@ -14,7 +13,7 @@ class Timeline:
         self._now = start
         # Ties are broken by the order in which they were scheduled, never by comparing the events themselves.
         self._due: list[tuple[int, int, Callable[[], object]]] = []
-        self._numbers = count()
+        self._scheduled = 0
 
     def now(self) -> Instant:
         return self._now
@@ -27,7 +26,8 @@ class Timeline:
 
     def after(self, seconds: float, event: Callable[[], object]) -> None:
         """Let the event happen so many seconds from now."""
-        heapq.heappush(self._due, (self._now.plus(seconds).epoch_ms, next(self._numbers), event))
+        self._scheduled += 1
+        heapq.heappush(self._due, (self._now.plus(seconds).epoch_ms, self._scheduled, event))
 
     def run_until(self, end: Instant) -> None:
         """Let everything happen that is due until then, in order."""

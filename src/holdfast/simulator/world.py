@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Taint
@@ -50,7 +51,7 @@ class World:
         self._bootstrap = bootstrap
         self._join_seconds = join_seconds
         self.ec2.on_running = self._machine_runs
-        self.ec2.on_gone = lambda machine: self.k3s.lose(machine.id)
+        self.ec2.on_gone = self._machine_ends
 
     def add_worker(self, zone: str, tags: Mapping[str, str], market: str = "on-demand") -> Machine:
         """A worker that has been there all along: joined and accepted."""
@@ -64,17 +65,22 @@ class World:
         self.k3s.join(machine.id, machine.id, machine.private_ip or "", {self._bootstrap.label: machine.id})
         return machine
 
+    def _machine_ends(self, machine: Machine) -> None:
+        self.k3s.lose(machine.id)
+
     def _machine_runs(self, machine: Machine, order: LaunchOrder) -> None:
         if order.token.startswith("early-") or not self.joins:
             return
-        self.timeline.after(self.chance.uniform(*self._join_seconds), lambda: self._join(machine, order))
+        self.timeline.after(self.chance.uniform(*self._join_seconds), partial(self._join, machine, order))
 
     def _join(self, machine: Machine, order: LaunchOrder) -> None:
         current = next(m for m in self.ec2.all_machines() if m.id == machine.id)
         if current.is_gone:
             return
-        taint = Taint(self._bootstrap.taint, order.tags.get(self._bootstrap.action_tag, ""), "NoSchedule")
-        self.k3s.join(machine.id, machine.id, machine.private_ip or "", {self._bootstrap.label: machine.id}, (taint,))
+        action = order.tags.get(self._bootstrap.action_tag)
+        # An older autoscaler's bootstrap knows nothing of a start-up taint.
+        taints = () if action is None else (Taint(self._bootstrap.taint, action, "NoSchedule"),)
+        self.k3s.join(machine.id, machine.id, machine.private_ip or "", {self._bootstrap.label: machine.id}, taints)
 
 
 class SimulatedPrometheus:

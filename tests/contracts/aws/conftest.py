@@ -6,18 +6,9 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.servers import moto
 from tests.servers.processes import RunningServer
 
 REGION = "eu-west-1"
-
-
-@pytest.fixture(scope="session")
-def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One for each test worker."""
-    server = moto.start(tmp_path_factory.mktemp("moto"))
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -4,26 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import REAL
 from tests.contracts.kube.simulated import SimulatedWorld
 from tests.contracts.kube.worlds import RealWorld, World
-from tests.servers import kube_apiserver
 from tests.servers.kube_apiserver import RunningKube
 
 WORLDS = ["simulated", pytest.param("real", marks=pytest.mark.real)]
-
-
-@pytest.fixture(scope="session")
-def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKube]:
-    """A Kubernetes API server, one for each test worker."""
-    try:
-        server = kube_apiserver.start(tmp_path_factory.mktemp("kubernetes"))
-    except kube_apiserver.Unavailable as error:
-        if REAL:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
-    yield server
-    server.stop()
 
 
 @pytest.fixture

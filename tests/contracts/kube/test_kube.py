@@ -294,7 +294,7 @@ def test_an_evicted_pod_leaves(world: World) -> None:
     world.make_node("one")
     world.make_pod("web", node="one", controller="ReplicaSet")
     (pod,) = world.kube.pods()
-    assert world.kube.evict(pod) is Eviction.ACCEPTED
+    assert world.kube.evict(pod).outcome is Eviction.ACCEPTED
     assert all(left.is_deleting for left in world.kube.pods_on("one"))
 
 
@@ -303,7 +303,7 @@ def test_a_pod_that_is_gone_needs_no_eviction(world: World) -> None:
     world.make_pod("web", node="one")
     (pod,) = world.kube.pods()
     world.remove_pod("web")
-    assert world.kube.evict(pod) is Eviction.GONE
+    assert world.kube.evict(pod).outcome is Eviction.GONE
 
 
 def test_another_pod_of_the_same_name_is_left_alone(world: World) -> None:
@@ -312,10 +312,10 @@ def test_another_pod_of_the_same_name_is_left_alone(world: World) -> None:
     (pod,) = world.kube.pods()
     world.remove_pod("db-0")
     world.make_pod("db-0", node="one", controller="StatefulSet")
-    assert world.kube.evict(pod) is Eviction.GONE
+    assert world.kube.evict(pod).outcome is Eviction.GONE
     (other,) = world.kube.pods()
     assert not other.is_deleting
-    assert world.kube.evict(other) is Eviction.ACCEPTED
+    assert world.kube.evict(other).outcome is Eviction.ACCEPTED
 
 
 def test_a_disruption_budget_blocks_until_it_has_room(world: World) -> None:
@@ -323,11 +323,13 @@ def test_a_disruption_budget_blocks_until_it_has_room(world: World) -> None:
     world.make_pod("web-1", node="one", app="web")
     world.make_budget("web", app="web", least_available=1)
     pod = pod_named(world.kube.pods(), "web-1")
-    assert world.kube.evict(pod) is Eviction.BLOCKED
+    answer = world.kube.evict(pod)
+    assert answer.outcome is Eviction.BLOCKED
+    assert "budget web needs 1 healthy pods and has 1" in answer.reason
     assert not pod_named(world.kube.pods(), "web-1").is_deleting
     world.make_pod("web-2", node="one", app="web")
-    until(lambda: world.kube.evict(pod) is Eviction.ACCEPTED)
-    assert world.kube.evict(pod_named(world.kube.pods(), "web-2")) is Eviction.BLOCKED
+    until(lambda: world.kube.evict(pod).outcome is Eviction.ACCEPTED)
+    assert world.kube.evict(pod_named(world.kube.pods(), "web-2")).outcome is Eviction.BLOCKED
 
 
 def test_two_budgets_for_one_pod_block_it(world: World) -> None:
@@ -336,7 +338,7 @@ def test_two_budgets_for_one_pod_block_it(world: World) -> None:
     world.make_pod("web", node="one", app="web")
     world.make_budget("first", app="web", least_available=0)
     world.make_budget("second", app="web", least_available=0)
-    assert world.kube.evict(world.kube.pods()[0]) is Eviction.BLOCKED
+    assert world.kube.evict(world.kube.pods()[0]).outcome is Eviction.BLOCKED
 
 
 # Removing

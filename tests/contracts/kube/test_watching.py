@@ -124,7 +124,7 @@ def test_changes_through_the_view_reach_the_server_and_come_back(real_world: Rea
         cordoned = view.change_node(view.nodes()[0], NodeChange(unschedulable=True))
         assert cordoned == view.node("first") == real_world.kube.node("first")
         bell.until(lambda: view.nodes() == [cordoned])
-        assert view.evict(pod_named(view.pods(), "web")) is Eviction.ACCEPTED
+        assert view.evict(pod_named(view.pods(), "web")).outcome is Eviction.ACCEPTED
         bell.until(lambda: all(pod.is_deleting for pod in view.pods()))
         view.delete_node(cordoned)
         view.delete_secret("kube-system", "absent")

@@ -10,9 +10,10 @@ from holdfast.cluster.plan import Plan
 from holdfast.cluster.policy import Policy, ScaleUpRule
 from holdfast.cluster.seen import INSTANCE_LABEL, KubeView, Seen
 from holdfast.cluster.state import ClusterState, Timers
+from holdfast.fleet.options import PoolFailure
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.kube import Node
+from holdfast.ports.kube import Node, Pod, PodPhase
 from holdfast.ports.machines import Machine, MachineState, Market, Subnet
 from holdfast.ports.readings import Known, Unknown
 from holdfast.ports.signals import PendingPods
@@ -204,3 +205,54 @@ def test_the_plan_shows_every_rule_and_step_as_data() -> None:
     (step,) = shown["steps"]
     assert step["kind"] == "begin_scale_up"
     assert step["slots"][0] == {"s": "subnet-b", "z": "b", "m": "spot", "t": "t3.medium", "k": 0}
+
+
+# Where the rules would have had it otherwise
+
+
+def obstacle(look: Seen, name: str) -> str:
+    plan = decide(look, POLICY, CHOICES)
+    assert plan.steps == ()
+    (found,) = [rule for rule in plan.rules if rule.name == name]
+    assert not found.holds
+    return found.value
+
+
+def pod_on(number: int, **more: object) -> Pod:
+    name = f"i-{number:08x}"
+    return Pod("default", f"pod-{number}", f"uid-{number}", name, PodPhase.RUNNING, NOW, **more)  # type: ignore[arg-type]
+
+
+def test_a_pause_is_told_as_a_reason() -> None:
+    assert obstacle(replace(BUSY, is_paused=True), "not_paused") == "paused"
+
+
+def test_with_no_capacity_anywhere_it_says_where() -> None:
+    pools = [f"t3.medium|{zone}|{market}" for zone in "abc" for market in ("spot", "on-demand")]
+    failures = {pool: PoolFailure(1, NOW.plus(60)) for pool in pools}
+    told = obstacle(replace(BUSY, failures=failures), "somewhere_to_launch")
+    assert told.startswith("no capacity in t3.medium|a|on-demand, t3.medium|a|spot")
+
+
+def test_with_no_free_address_it_says_where() -> None:
+    full = tuple(replace(subnet, free_addresses=0) for subnet in BUSY.subnets)
+    assert obstacle(replace(BUSY, subnets=full), "somewhere_to_launch") == (
+        "no free address in subnet-a, subnet-b, subnet-c"
+    )
+
+
+def test_with_one_worker_left_in_each_zone_it_says_so() -> None:
+    assert obstacle(seen(3, cpu=0.1, pending=0), "a_worker_may_leave") == (
+        "the newest stays, and so does the last one of each zone"
+    )
+
+
+def test_a_pod_that_forbids_it_is_named() -> None:
+    view = KubeView(tuple(node(n) for n in range(6)), tuple(pod_on(n, controller="") for n in range(6)))
+    told = obstacle(replace(IDLE, kube=Known(view, NOW)), "a_worker_may_leave")
+    assert told.startswith("i-00000000: default/pod-0: nothing would make it again elsewhere; ")
+
+
+def test_what_was_never_scaled_is_not_an_age_of_decades() -> None:
+    rules = {rule.name: rule.value for rule in decide(BUSY, POLICY, CHOICES).rules}
+    assert (rules["cooldown_up_over"], rules["cooldown_down_over"]) == ("never scaled", "never scaled")

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from holdfast.adapters.kube.transport import Answer, Request, Stream, Transport, TransportError
+from holdfast.kernel import typed_json
 from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.text import cut
@@ -72,7 +73,7 @@ class Refusal:
         return f"{self.code}: {self.message}" + (f" ({cut(more, 200)})" if more else "")
 
 
-_STATUS: Final = msgspec.json.Decoder(_Status)
+_STATUS: Final = typed_json.decoder(_Status)
 
 
 class KubeCalls:

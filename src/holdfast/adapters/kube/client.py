@@ -19,7 +19,7 @@ from holdfast.adapters.kube.reader import Reader, node_reader, pod_reader
 from holdfast.adapters.kube.transport import HttpTransport, Request, Stream, path_of
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.clock import Clock
-from holdfast.ports.kube import Eviction, KubeUnavailable, Node, NodeChange, NodeChanged, Pod
+from holdfast.ports.kube import Evicted, Eviction, KubeUnavailable, Node, NodeChange, NodeChanged, Pod
 
 _log = logging.getLogger(__name__)
 
@@ -100,20 +100,19 @@ class KubeApi:
             raise BadRequest(f"node {node.name}: {refusal}; nothing was changed")
         raise self._changed(node, change)
 
-    def evict(self, pod: Pod) -> Eviction:
+    def evict(self, pod: Pod) -> Evicted:
         request = _eviction(pod)
         answer = self._calls.change(request, expected=[403, 404, 409, 429, 500])
         if answer.status < 300:
-            return Eviction.ACCEPTED
+            return Evicted(Eviction.ACCEPTED)
         if answer.status == 404:
-            return Eviction.GONE
+            return Evicted(Eviction.GONE)
         refusal = Refusal.read(answer.status, answer.body)
         if answer.status == 409:
             return self._after_conflict(pod, refusal)
         if answer.status == 429 or _asks_for_patience(refusal):
             wait = f"; to be asked again in {answer.retry_after_seconds:g} s" if answer.retry_after_seconds else ""
-            _log.info("pod %s stays for now: %s%s", pod, refusal, wait)
-            return Eviction.BLOCKED
+            return Evicted(Eviction.BLOCKED, f"{refusal}{wait}")
         raise translated(request, refusal)
 
     def delete_node(self, node: Node) -> None:
@@ -179,17 +178,16 @@ class KubeApi:
         why = "is gone" if now is None else unmet(seen, now, change) or "changed meanwhile"
         return NodeChanged(f"node {seen.name} {why}; nothing was changed", now)
 
-    def _after_conflict(self, pod: Pod, refusal: Refusal) -> Eviction:
+    def _after_conflict(self, pod: Pod, refusal: Refusal) -> Evicted:
         """Either another pod has that name by now, or this one changes faster than the server can evict it."""
         path = path_of("api", "v1", "namespaces", pod.namespace, "pods", pod.name)
         answer = self._calls.read(Request("get", "pods", path, str(pod)), expected=[404])
         try:
             if answer.status == 404 or self.all_pods.reader.one(answer.body).uid != pod.uid:
-                return Eviction.GONE
+                return Evicted(Eviction.GONE)
         except Unreadable as error:
             raise KubeUnavailable(f"Kubernetes, get pods {pod}: {error}") from error
-        _log.info("pod %s stays for now: %s", pod, refusal)
-        return Eviction.BLOCKED
+        return Evicted(Eviction.BLOCKED, str(refusal))
 
 
 def kube_api(access: Access, clock: Clock, *, kept_annotations: Container[str] | None = None) -> KubeApi:

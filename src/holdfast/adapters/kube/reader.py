@@ -21,6 +21,7 @@ from holdfast.adapters.kube.objects import (
     node_from,
     pod_from,
 )
+from holdfast.kernel import typed_json
 from holdfast.ports.kube import Node, Pod
 
 
@@ -58,10 +59,10 @@ class _Event(Struct):
     object: msgspec.Raw
 
 
-_RAW_PAGE: Final = msgspec.json.Decoder(_Page[msgspec.Raw])
-_EVENT: Final = msgspec.json.Decoder(_Event)
-_VERSIONED: Final = msgspec.json.Decoder(_Versioned)
-_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+_RAW_PAGE: Final = typed_json.decoder(_Page[msgspec.Raw])
+_EVENT: Final = typed_json.decoder(_Event)
+_VERSIONED: Final = typed_json.decoder(_Versioned)
+_IDENTIFIED: Final = typed_json.decoder(_Identified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,8 @@ class Reader(Generic[W, T]):
     def __init__(
         self, wire: type[W], page: type[_Page[W]], nameplate: Callable[[_Identity], W], made: Callable[[W], T]
     ) -> None:
-        self._one: msgspec.json.Decoder[W] = msgspec.json.Decoder(wire)
-        self._page: msgspec.json.Decoder[_Page[W]] = msgspec.json.Decoder(page)
+        self._one: msgspec.json.Decoder[W] = typed_json.decoder(wire)
+        self._page: msgspec.json.Decoder[_Page[W]] = typed_json.decoder(page)
         self._nameplate = nameplate
         self._made = made
 

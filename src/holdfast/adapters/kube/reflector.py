@@ -15,7 +15,7 @@ from holdfast.adapters.kube.follower import Follower, Pace
 from holdfast.adapters.kube.objects import WireNode, WirePod
 from holdfast.adapters.kube.views import View
 from holdfast.ports.clock import Clock
-from holdfast.ports.kube import Eviction, Node, NodeChange, Pod
+from holdfast.ports.kube import Evicted, Node, NodeChange, Pod
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Reflector:
     def change_node(self, node: Node, change: NodeChange) -> Node:
         return self._api.change_node(node, change)
 
-    def evict(self, pod: Pod) -> Eviction:
+    def evict(self, pod: Pod) -> Evicted:
         return self._api.evict(pod)
 
     def delete_node(self, node: Node) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.adapters.embedded import EmbeddedStore
 from holdfast.adapters.sqlite.admin import SqliteTables
 from holdfast.adapters.sqlite.driver import ApswDriver, Driver, StandardDriver, best_driver
 from holdfast.adapters.sqlite.file import SqliteFile, Tuning
 from holdfast.adapters.sqlite.opening import ReadableFile, WritableFile
 from holdfast.adapters.sqlite.rows import SqliteRows
+from holdfast.adapters.sqlite.together import SqliteStore
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Meter, Table
 
@@ -16,6 +16,7 @@ __all__ = [
     "ApswDriver",
     "Driver",
     "SqliteRows",
+    "SqliteStore",
     "SqliteTables",
     "StandardDriver",
     "Tuning",
@@ -33,12 +34,12 @@ def sqlite_store(
     writable: bool = True,
     meter: Meter | None = None,
     driver: Driver | None = None,
-) -> EmbeddedStore:
+) -> SqliteStore:
     """The store in this file.
 
     Who writes makes what is missing: the file, its tables, their indexes. Who only reads finds what is there.
     """
-    return EmbeddedStore(sqlite_rows(path, clock, tables=tables, writable=writable, driver=driver), clock, meter)
+    return SqliteStore(sqlite_rows(path, clock, tables=tables, writable=writable, driver=driver), clock, meter)
 
 
 def sqlite_rows(

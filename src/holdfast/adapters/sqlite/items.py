@@ -2,14 +2,14 @@
 
 What JSON says exactly is plain JSON. The rest is a map with one key, its tag:
 
-    {"$n": "1.5"}         a number that is no whole number of 64 bits
+    {"$n": "1.5"}         a number that is not whole
     {"$b": "aGk="}        bytes, in base64
     {"$ss": ["a", "b"]}   a set of text; "$ns" of numbers, "$bs" of bytes; sorted, so that equal items are equal text
     {"$m": {"$n": "x"}}   a map that would otherwise be taken for one of these
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Final
 
@@ -19,24 +19,21 @@ from holdfast.kernel.errors import StoreRefused
 from holdfast.ports.store.schema import Key
 from holdfast.ports.store.values import Item, Value, canonical
 
-_INT_LEAST: Final = -(2**63)
-_INT_MOST: Final = 2**63 - 1
+_NESTED: Final = frozenset({dict, list})
+_PLAIN: Final = frozenset({str, int, bool, type(None)})  # JSON says them exactly
 
 
 def encoded(item: Item) -> str:
-    # Most attributes are plain text and small numbers: only the others are looked into.
-    tagged = item.copy()
-    for name, value in item.items():
-        kind = type(value)
-        if kind is not str and kind is not bool and (kind is not int or not _INT_LEAST <= value <= _INT_MOST):
-            tagged[name] = _tagged(value)
-    return _ENCODER.encode(tagged).decode()
+    tagged = {name: _tagged(value) for name, value in item.items() if type(value) not in _PLAIN}
+    return _ENCODER.encode(item | tagged if tagged else item).decode()
 
 
 def decoded(text: str, table: str, key: Key | None = None) -> Item:
     """The item that `encoded` was given. Table and key name it in errors: people may have mended it, and not well."""
     try:
-        return _decoded(text)
+        item = _DECODER.decode(text)
+        # One character is found far quicker than two.
+        return _all_untagged(item) if "$" in text and '"$' in text else item
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
         name = table if key is None else f"{table} {key}"
         raise StoreRefused(
@@ -44,25 +41,24 @@ def decoded(text: str, table: str, key: Key | None = None) -> Item:
         ) from error
 
 
-def _decoded(text: str) -> Item:
-    item = _DECODER.decode(text)
-    if '"$' not in text:
-        return item
-    # Not the item itself: its attributes are the caller's names, and none of them is a tag.
-    return {name: _untagged(value) for name, value in item.items()}
+def _all_untagged(item: Item) -> Item:
+    """Not the item itself: its attributes are the caller's names, and none of them is a tag."""
+    for name, value in item.items():
+        if type(value) in _NESTED:
+            item[name] = _untagged(value)
+    return item
 
 
 def _tagged(value: Value) -> Any:
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind in _PLAIN:
         return value
-    if kind is int:
-        return value if _INT_LEAST <= value <= _INT_MOST else {"$n": str(value)}
     if kind is list:
-        return [_tagged(element) for element in value]
+        return value if _PLAIN.issuperset(map(type, value)) else [_tagged(element) for element in value]
     if kind is dict:
-        plain = {name: _tagged(element) for name, element in value.items()}
-        return {"$m": plain} if _looks_tagged(plain) else plain
+        if not _PLAIN.issuperset(map(type, value.values())):
+            value = {name: _tagged(element) for name, element in value.items()}
+        return {"$m": value} if _looks_tagged(value) else value
     if kind is Decimal:
         return {"$n": str(value)}
     if kind is bytes:
@@ -86,7 +82,7 @@ def _looks_tagged(value: dict[str, Any]) -> bool:
 def _untagged(value: Any) -> Value:
     kind = type(value)
     if kind is list:
-        return [_untagged(element) for element in value]
+        return value if _NESTED.isdisjoint(map(type, value)) else [_untagged(element) for element in value]
     if kind is not dict:
         return value
     if not _looks_tagged(value):
@@ -110,9 +106,14 @@ def _bytes(text: str) -> bytes:
     return b64decode(text, validate=True)
 
 
-def _set_of(element: Callable[[str], Value]) -> Callable[[list[str]], Value]:
+def _numbers(texts: list[str]) -> Value:
+    # Nearly all are ids.
+    return _set(map(int if all(map(str.isdecimal, texts)) else _number, texts))
+
+
+def _set(elements: Iterable[Value]) -> Value:
     # A list that people emptied, or mixed, would make a set that no backend can hold.
-    return lambda texts: canonical(frozenset([element(text) for text in texts]))
+    return canonical(frozenset(elements))
 
 
 def _hand_written_number(text: str) -> Value:
@@ -123,9 +124,9 @@ def _hand_written_number(text: str) -> Value:
 _MEANINGS: Final[dict[str, Callable[[Any], Value]]] = {
     "$n": _number,
     "$b": _bytes,
-    "$ss": _set_of(lambda text: text),
-    "$ns": _set_of(_number),
-    "$bs": _set_of(_bytes),
+    "$ss": _set,
+    "$ns": _numbers,
+    "$bs": lambda texts: _set(map(_bytes, texts)),
     "$m": lambda plain: {name: _untagged(element) for name, element in plain.items()},
 }
 _ENCODER: Final = msgspec.json.Encoder()

@@ -33,7 +33,7 @@ class WriterLock:
         self._driver = driver
         self._clock = clock
         self._can_share = driver.version >= MANY_WRITERS_SINCE
-        self._file = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         self.is_exclusive = False
         try:
             self._take_what_it_can()

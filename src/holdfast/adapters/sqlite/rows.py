@@ -8,13 +8,13 @@ from collections.abc import Callable, Generator, Sequence
 from threading import RLock
 from typing import Any, Final, TypeVar
 
-from holdfast.adapters.embedded import Transaction
 from holdfast.adapters.sqlite import items
 from holdfast.adapters.sqlite.driver import Connection, Mode
 from holdfast.adapters.sqlite.file import SqliteFile
 from holdfast.adapters.sqlite.opening import ReadableFile, WritableFile
 from holdfast.adapters.sqlite.queries import select_expired, select_in_order, select_item
 from holdfast.adapters.sqlite.schema import expiry
+from holdfast.adapters.sqlite.transaction import SqliteTransaction
 from holdfast.adapters.sqlite.writer import GroupCommit
 from holdfast.kernel.errors import StoreRefused
 from holdfast.kernel.instants import Instant
@@ -55,7 +55,7 @@ class SqliteRows:
         for (text,) in self._readers.each_row(sql, parameters):
             yield items.decoded(text, query.table.name)
 
-    def write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[SqliteTransaction], T]) -> T:
         if self._writer is None:
             raise StoreRefused(f"{self._file.path} was opened for reading only; nothing was written")
         return self._writer.write(work)

@@ -20,6 +20,7 @@ import msgspec
 
 from holdfast.adapters.sqlite import items
 from holdfast.adapters.sqlite.driver import Connection
+from holdfast.kernel import typed_json
 from holdfast.kernel.errors import TableProblem
 from holdfast.ports.store import Index, Item, Table
 from holdfast.ports.store.values import Value
@@ -86,7 +87,7 @@ def layout_of(connection: Connection, name: str) -> Layout | None:
     there = _statements_of(connection, name)
     if not noted or name not in there:
         return None
-    layout = msgspec.json.decode(noted[0][0], type=Layout)
+    layout = typed_json.decoded(noted[0][0], Layout)
     true = tuple(
         index for index in layout.indexes if there.get(index_name(name, index)) == _index_sql(name, index, layout)
     )
@@ -161,7 +162,7 @@ def set_ttl(connection: Connection, name: str, ttl: str | None) -> None:
 
 def _noted(connection: Connection, name: str) -> Layout:
     [(text,)] = connection.execute('SELECT layout FROM "holdfast:tables" WHERE name = ?', (name,)).fetchall()
-    return msgspec.json.decode(text, type=Layout)
+    return typed_json.decoded(text, Layout)
 
 
 def _note(connection: Connection, name: str, layout: Layout) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
+from holdfast.adapters.embedded import check_item_size
 from holdfast.adapters.sqlite import items
-from holdfast.adapters.sqlite.driver import Connection
+from holdfast.adapters.sqlite.driver import Connection, Driver
 from holdfast.adapters.sqlite.queries import select_item
 from holdfast.adapters.sqlite.schema import (
     attributes_with_columns,
@@ -18,14 +19,16 @@ from holdfast.adapters.sqlite.schema import (
 from holdfast.kernel.errors import TableProblem
 from holdfast.ports.store import Item, Key, Table
 
+_CONSTRAINT: Final = 19  # SQLite's result code: here, that there is such a key already
 _Columns = tuple[str | int | None, ...]
 
 
 class SqliteTransaction:
     """Implements `holdfast.adapters.embedded.Transaction`. Who uses it begins and commits."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, driver: Driver) -> None:
         self._connection = connection
+        self._driver = driver
         self._statements: Final = {name: _Statements(connection, name) for name in table_names(connection)}
         self.writes_begun = 0
 
@@ -36,6 +39,7 @@ class SqliteTransaction:
     def replace(self, table: Table, key: Key, old: Item | None, new: Item) -> None:
         statements = self._of(table)
         text = items.encoded(new)
+        check_item_size(new, table, key, text)
         self.writes_begun += 1
         if old is not None and statements.leave_columns(old, new):
             # The usual update: no index is touched.
@@ -43,6 +47,20 @@ class SqliteTransaction:
         else:
             sql = statements.insert if old is None else statements.update
             self._connection.execute(sql, (text, *statements.columns(new), key.partition, key.sort or ""))
+
+    def insert(self, table: Table, key: Key, new: Item) -> bool:
+        """Put the item where none is; whether none was. Where one hardly ever is, that saves a read."""
+        statements = self._of(table)
+        text = items.encoded(new)
+        check_item_size(new, table, key, text)
+        self.writes_begun += 1
+        try:
+            self._connection.execute(statements.insert, (text, *statements.columns(new), key.partition, key.sort or ""))
+        except self._driver.errors as error:
+            if self._driver.code(error) != _CONSTRAINT:
+                raise
+            return False  # and the transaction goes on
+        return True
 
     def remove(self, table: Table, key: Key) -> None:
         statements = self._of(table)

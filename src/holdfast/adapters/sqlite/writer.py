@@ -1,14 +1,14 @@
 """Group commit: writers who come at the same time share one transaction, and one wait for the disk.
 
 There is no thread of its own. A writer who finds nobody at work leads: it takes everything that waits, runs it in one
-transaction, commits, and lets the next one lead. Whoever comes meanwhile waits for that next transaction; the slower
-the disk, the larger the groups.
+transaction, commits, and wakes the next of its group, who wakes the next. The last one hands on to the first of those
+who came meanwhile, and that one leads.
 
-    a leads     takes [a b c] ── BEGIN a b c COMMIT ──► wakes b, who wakes c; and wakes d
-    d, e, f     arrive and wait ──────────────────────► d leads, takes [d e f] ── BEGIN …
+    a leads     takes [a b c] ── BEGIN a b c COMMIT ──► wakes b, who wakes c, who wakes d
+    d, e        arrive and wait                         d leads, takes [d e a b c] ── BEGIN …
 
-The group is woken one by the other, not all by the leader: a crowd that wakes at once only queues up again for
-Python's interpreter lock, and stands in the next leader's way.
+The group is woken one by the other: a crowd that wakes at once only queues up for Python's interpreter lock. And nobody
+leads until all of it are awake: who writes again at once is then in the next group, and not in its leader's way.
 
 One writer's failure is not the others'. Work that raises before it wrote anything has changed nothing, and the rest
 goes on. If anything else fails, the whole group is rolled back and each work runs again in a transaction of its own.
@@ -19,11 +19,13 @@ for it to lead, or to wake them, would wait for ever.
 
 import os
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from holdfast.adapters.sqlite.driver import Connection
 from holdfast.adapters.sqlite.file import SqliteFile
@@ -33,33 +35,20 @@ from holdfast.kernel.errors import StoreRefused, StoreUnavailable
 T = TypeVar("T")
 
 
-class _Writer:
+class _Writer(Struct, eq=False):
     """One who writes: its work, what became of it, and its place among the others."""
 
-    __slots__ = (
-        "error",
-        "following",
-        "group",
-        "has_begun",
-        "has_joined",
-        "has_left",
-        "is_awake",
-        "is_done",
-        "result",
-        "successor",
-        "turn",
-        "work",
-    )
-
-    def __init__(self, work: Callable[[SqliteTransaction], Any]) -> None:
-        self.work = work
-        self.result: Any = None
-        self.error: Exception | None = None
-        self.turn = allocate_lock()  # held while it waits
-        self.following: _Writer | None = None  # whom it wakes when it wakes
-        self.group: list[_Writer] = []  # whom it leads, itself the first of them
-        self.successor: _Writer | None = None  # who leads after it
-        self.has_joined = self.is_awake = self.has_begun = self.is_done = self.has_left = False
+    work: Callable[[SqliteTransaction], Any]
+    turn: Any  # a lock, held while it waits
+    result: Any = None
+    error: Exception | None = None
+    group: Sequence["_Writer"] = ()  # whom it leads, itself the first of them
+    following: "_Writer | None" = None  # whom it wakes when it wakes
+    has_joined: bool = False
+    is_awake: bool = False
+    has_begun: bool = False
+    is_done: bool = False
+    has_left: bool = False
 
     def wake(self) -> None:
         self.is_awake = True
@@ -81,12 +70,12 @@ class GroupCommit:
     def __init__(self, file: SqliteFile, connection: Connection) -> None:
         self._file = file
         self._connection = connection
-        self._transaction = SqliteTransaction(connection)
-        self._lock = allocate_lock()  # guards the next three
+        self._transaction = SqliteTransaction(connection, file.driver)
+        self._lock = allocate_lock()  # guards the queue, and who leads it
         self._queue: list[_Writer] = []
         self._leader: _Writer | None = None
         self._is_closed = False
-        self._leading_thread: int | None = None
+        self._threads: set[int] = set()  # those within a write
         self._process = os.getpid()
         self._identity = file_identity(file.path)
         self.writes = 0
@@ -95,12 +84,12 @@ class GroupCommit:
     def write(self, work: Callable[[SqliteTransaction], T]) -> T:
         """Run the work and make it durable. It may run on another thread, and more than once."""
         self._refuse_the_impossible()
-        result: T = self._seen_through(_Writer(work)).outcome()
+        result: T = self._seen_through(_Writer(work, allocate_lock())).outcome()
         return result
 
     def _refuse_the_impossible(self) -> None:
         """What would wait for ever: a write within a write (from a signal handler), or in a fork of this process."""
-        if self._leading_thread == get_ident():
+        if get_ident() in self._threads:
             raise StoreRefused(
                 f"{self._file.path}: a write within a write, as from a signal handler; nothing was written"
             )
@@ -111,7 +100,7 @@ class GroupCommit:
 
     def close(self) -> None:
         """Finish what waits, and take no more."""
-        last = _Writer(lambda _: None)
+        last = _Writer(lambda _: None, allocate_lock())
         with self._lock:
             if self._is_closed:
                 return
@@ -141,6 +130,7 @@ class GroupCommit:
 
     def _go_on(self, mine: _Writer) -> None:
         """From wherever it is to its end. After an interrupt it is called again, so each step may come twice."""
+        self._threads.add(get_ident())
         if not mine.has_joined:
             mine.turn.acquire(blocking=False)
             with self._lock:
@@ -148,12 +138,15 @@ class GroupCommit:
         while not mine.is_awake:
             mine.turn.acquire()
         # Awake, and yet not done: it is ours to lead.
-        if not mine.is_done or self._leader is mine:
+        if not mine.is_done:
             self._lead(mine)
-        for other in (mine.successor, mine.following):
-            if other is not None:
-                other.wake()
-        mine.has_left = True
+        if self._leader is mine:
+            with self._lock:
+                self._leader = mine.following = self._queue[0] if self._queue else None
+        if mine.following is not None:
+            mine.following.wake()
+        self._threads.discard(get_ident())
+        mine.group, mine.has_left = (), True  # it is in its own group: let go, or only the garbage collector could
 
     def _join(self, mine: _Writer) -> None:
         if self._is_closed:
@@ -171,22 +164,17 @@ class GroupCommit:
         if not mine.has_begun:
             with self._lock:
                 mine.group, self._queue, mine.has_begun = self._queue, [], True
-            self._leading_thread = get_ident()
-            try:
-                self._run(mine.group)
-            finally:
-                self._leading_thread = None
+            self._run(mine.group)
         elif not mine.is_done:
             self._give_up(mine.group)
         for writer, following in pairwise(mine.group):
             writer.following = following
-        for writer in mine.group:
+        self._leader = mine.group[-1]
+        # Itself last: were it interrupted in between, it would do all of this again.
+        for writer in reversed(mine.group):
             writer.is_done = True
-        with self._lock:
-            if self._leader is mine:
-                self._leader = mine.successor = self._queue[0] if self._queue else None
 
-    def _give_up(self, group: list[_Writer]) -> None:
+    def _give_up(self, group: Sequence[_Writer]) -> None:
         """The leader was interrupted in the midst of it, and cannot tell how far it came."""
         self._roll_back()
         for writer in group:
@@ -195,12 +183,12 @@ class GroupCommit:
 
     # What the leader does
 
-    def _run(self, group: list[_Writer]) -> None:
+    def _run(self, group: Sequence[_Writer]) -> None:
         has_begun = False
         try:
             self._begin()
             has_begun = True
-            writes = sum([self._has_written(writer) for writer in group])
+            writes = [self._has_written(writer) for writer in group].count(True)
             self._connection.execute("COMMIT")
         except Exception as error:
             self._roll_back()
@@ -211,18 +199,21 @@ class GroupCommit:
                     writer.error = None
                     self._run([writer])
         else:
-            self._count(writes)
+            if writes:
+                self.writes += writes
+                self.commits += 1
 
     def _has_written(self, writer: _Writer) -> bool:
         """Run the work. If it fails when it has written something, or has broken the transaction, all are to know."""
-        before = self._transaction.writes_begun
+        transaction = self._transaction
+        before = transaction.writes_begun
         try:
-            writer.result = writer.work(self._transaction)
+            writer.result = writer.work(transaction)
         except Exception as error:
-            if self._transaction.writes_begun > before or not self._connection.in_transaction:
+            if transaction.writes_begun > before or not self._connection.in_transaction:
                 raise
             writer.error = self._error_of_ours(error)
-        return self._transaction.writes_begun > before
+        return transaction.writes_begun > before
 
     def _begin(self) -> None:
         self._roll_back()
@@ -245,11 +236,6 @@ class GroupCommit:
         if ours is not error:
             ours.__cause__ = error
         return ours
-
-    def _count(self, writes: int) -> None:
-        if writes:
-            self.writes += writes
-            self.commits += 1
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:

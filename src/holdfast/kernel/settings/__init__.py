@@ -16,16 +16,22 @@ from typing import Final, Literal, get_args
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.settings.bootstrap import BootstrapSettings
 from holdfast.kernel.settings.cluster import ClusterSettings
+from holdfast.kernel.settings.console import ConsoleSettings
 from holdfast.kernel.settings.contradictions import contradictions
 from holdfast.kernel.settings.declaring import Derived, Setting, setting, settings_of
+from holdfast.kernel.settings.github import GitHubSettings
+from holdfast.kernel.settings.jobs import JobsSettings
 from holdfast.kernel.settings.kinds import Address, Choice, Location, Seconds, StoreAddress, Text, Whole
 from holdfast.kernel.settings.loading import load
+from holdfast.kernel.settings.migration import MigrationSettings
+from holdfast.kernel.settings.world import WorldSettings
 
 __all__ = ["SETTINGS", "BillingMode", "LogFormat", "LogLevel", "Setting", "Settings", "StoreAddress", "load_settings"]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
 BillingMode = Literal["on-demand", "provisioned"]
+DynamoClientName = Literal["lean", "boto3"]
 
 
 def _table_name(default: str, holds: str) -> str:
@@ -39,7 +45,15 @@ def _table_name(default: str, holds: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(BootstrapSettings, ClusterSettings):
+class Settings(
+    MigrationSettings,
+    ConsoleSettings,
+    BootstrapSettings,
+    GitHubSettings,
+    JobsSettings,
+    WorldSettings,
+    ClusterSettings,
+):
     """Every setting of Holdfast: the name of an attribute is the setting's name in lower case."""
 
     log_level: LogLevel = setting(
@@ -106,6 +120,13 @@ class Settings(BootstrapSettings, ClusterSettings):
         group="Store",
         unit="seconds",
         help_text="After this long a call to DynamoDB is not tried again; a last try under way may take 4 s more.",
+    )
+    dynamodb_client: DynamoClientName = setting(
+        Choice(get_args(DynamoClientName)),
+        default="lean",
+        example="boto3",
+        group="Store",
+        help_text="How DynamoDB is called: by our own lean client, or by boto3. Through a proxy it is always boto3.",
     )
     dynamodb_billing: BillingMode = setting(
         Choice(get_args(BillingMode)),

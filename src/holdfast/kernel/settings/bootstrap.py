@@ -15,7 +15,7 @@ from holdfast.kernel.settings.kinds import Maybe, Text, Words
 _HOST: Final = r"https://([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:]{2,39}\])(:[0-9]{1,5})?"
 # No ? and no @: an address with a signature or a password in it is a secret, and user data keeps none.
 _PATH: Final = r"(/([A-Za-z0-9._~+=,:-]|%[0-9A-Fa-f]{2}|\{version\}|\{arch\}|\{suffix\})+)+"
-_PARAMETER: Final = r"[A-Za-z0-9_.-]{1,512}|(?=.{1,512}\Z)(/[A-Za-z0-9_.-]+){1,15}"
+PARAMETER: Final = r"[A-Za-z0-9_.-]{1,512}|(?=.{1,512}\Z)(/[A-Za-z0-9_.-]+){1,15}"
 
 # Kubernetes' own grammar of a label.
 _NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -70,7 +70,7 @@ class BootstrapSettings(Declaration):
         help_text="The K3s server that new machines join.",
     )
     k3s_token_parameter: str | None = setting(
-        Maybe(Text("the name of an SSM parameter", _PARAMETER)),
+        Maybe(Text("the name of an SSM parameter", PARAMETER)),
         default=None,
         example="/holdfast/k3s-token",
         group="Node bootstrap",

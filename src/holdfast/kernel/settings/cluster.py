@@ -47,6 +47,7 @@ class ClusterSettings(Declaration):
     join_timeout_sec: int = _seconds(600, "A machine that has not joined the cluster by then is terminated.")
     drain_sec: int = _seconds(300, "A node that is not drained by then is opened again.")
     stuck_sec: int = _seconds(900, "A scale-down that lasts longer is given up.")
+    not_ready_sec: int = _seconds(900, "A node that is NotReady for this long is replaced; 0: never.")
     scale_up_rule: ScaleUpRuleName = setting(
         Choice(get_args(ScaleUpRuleName)),
         default="all",

@@ -11,9 +11,11 @@ What one backend cannot do, all refuse with `BadRequest`, before anything is sen
   an expired item is still there for conditions and updates: a condition that must not see it says so.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar, runtime_checkable
+
+from msgspec import Struct
 
 from holdfast.ports.store.attributes import Attribute, attr
 from holdfast.ports.store.capacity import Consumed, Meter
@@ -33,6 +35,7 @@ __all__ = [
     "Item",
     "Key",
     "Meter",
+    "OneTransaction",
     "Page",
     "Projection",
     "PutItem",
@@ -40,6 +43,7 @@ __all__ = [
     "SortRange",
     "Store",
     "Table",
+    "Together",
     "Update",
     "UpdateItem",
     "Value",
@@ -51,9 +55,10 @@ __all__ = [
     "set_all",
 ]
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class Written:
+
+class Written(Struct, frozen=True):
     """An item before and after an update. `old` is None when the update made it."""
 
     old: Item | None
@@ -85,30 +90,26 @@ class Page:
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PutItem:
+class PutItem(Struct, frozen=True):
     table: Table
     item: Item
     condition: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateItem:
+class UpdateItem(Struct, frozen=True):
     table: Table
     key: Key
     update: Update
     condition: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteItem:
+class DeleteItem(Struct, frozen=True):
     table: Table
     key: Key
     condition: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckItem:
+class CheckItem(Struct, frozen=True):
     """Changes nothing; its condition must hold for the others to take place."""
 
     table: Table
@@ -158,6 +159,27 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class OneTransaction(Store, Protocol):
+    """A store within a transaction: nobody else writes until it ends, and nothing is durable before that."""
+
+    def rewrite(self, table: Table, key: Key, change: Callable[[Item | None], Item]) -> Written:
+        """Put what `change` makes of the item in its place."""
+        ...
+
+    def append(self, table: Table, item: Item, again: Callable[[Item | None], Item]) -> None:
+        """Put a new item there. If one stands there already, put what `again` makes of that in its place."""
+        ...
+
+
+@runtime_checkable
+class Together(Protocol):
+    """What a store may offer beyond `Store`: several calls that take place together, or not at all."""
+
+    def together(self, work: Callable[[OneTransaction], T]) -> T:
+        """Run `work` and make what it wrote durable. If it raises, nothing was written. It may run more than once."""
+        ...
 
 
 def every_item(store: Store, query: Query) -> Iterator[Item]:

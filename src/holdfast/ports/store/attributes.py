@@ -1,9 +1,10 @@
 """`attr`: how conditions and updates are written down."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+
+from msgspec import Struct
 
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store import updates
@@ -13,8 +14,7 @@ from holdfast.ports.store.updates import Update
 from holdfast.ports.store.values import Value, canonical
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """An attribute or a place inside one, to say something of (a condition) or to change (an update)."""
 
     path: Path

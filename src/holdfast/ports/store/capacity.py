@@ -6,9 +6,12 @@ contract tests hold every figure against what DynamoDB Local reports.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from holdfast.ports.store.schema import Index, Projection, Table
-from holdfast.ports.store.values import Item, item_bytes, same
+from holdfast.ports.store.values import Item, attribute_bytes, item_bytes, one_attribute_bytes, same
+
+_ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +42,22 @@ def get_units(item: Item | None, *, consistent: bool) -> float:
 
 def write_units(old: Item | None, new: Item | None) -> float:
     """One unit for each 1 KB begun of the larger of the two items."""
-    largest = max(item_bytes(old) if old else 0, item_bytes(new) if new else 0)
-    return max(1, -(-largest // 1024))
-
-
-def index_write_units(table: Table, old: Item | None, new: Item | None) -> dict[str, float]:
-    """What the write costs in each index that it changes. An index entry whose key moves is deleted and put."""
-    units = {index.name: _one_index_units(table, index, old, new) for index in table.indexes}
-    return {name: cost for name, cost in units.items() if cost}
+    return _units(max(item_bytes(old) if old else 0, item_bytes(new) if new else 0))
 
 
 def write_cost(table: Table, call: str, old: Item | None, new: Item | None, *, times: int = 1) -> Consumed:
     """The cost of a write that took place; `times` is 2 within a transaction."""
-    indexes = {name: units * times for name, units in index_write_units(table, old, new).items()}
-    base = write_units(old, new) * times
-    return Consumed(table.name, call, write_units=base + sum(indexes.values()), index_units=indexes)
+    before = attribute_bytes(old or {})
+    # An update keeps the very values that it does not change: they need not be measured again.
+    known = old or {}
+    after = {
+        name: before[name] if name in known and known[name] is value else one_attribute_bytes(name, value)
+        for name, value in (new or {}).items()
+    }
+    indexes = {index.name: _index_units(table, index, (old, before), (new, after)) * times for index in table.indexes}
+    changed = {name: units for name, units in indexes.items() if units}
+    base = _units(max(sum(before.values()), sum(after.values()))) * times
+    return Consumed(table.name, call, write_units=base + sum(changed.values()), index_units=changed)
 
 
 def refused_cost(table: Table, call: str, old: Item | None, *, times: int = 1, conflict: bool = True) -> Consumed:
@@ -74,15 +78,47 @@ def projected(table: Table, index: Index, item: Item) -> Item:
     """The part of the item that the index holds."""
     if index.projection is Projection.ALL:
         return item
-    kept = {*table.key_attributes, *index.key_attributes, *index.included}
+    kept = _kept(table, index)
     return {name: value for name, value in item.items() if name in kept}
 
 
-def _one_index_units(table: Table, index: Index, old: Item | None, new: Item | None) -> float:
-    before = projected(table, index, old) if old and index.holds(old) else None
-    after = projected(table, index, new) if new and index.holds(new) else None
-    if before is None or after is None:
-        return 0 if before is after else write_units(before, after)
-    if any(before[name] != after[name] for name in index.key_attributes):
-        return write_units(before, None) + write_units(None, after)
-    return 0 if same(before, after) else write_units(before, after)
+_Sized = tuple[Item | None, Mapping[str, int]]  # an item, and the bytes of each attribute
+
+
+def _index_units(table: Table, index: Index, before: _Sized, after: _Sized) -> float:
+    """What the write costs in the index, if it changes it. An entry whose key moves is deleted and put."""
+    (old, _), (new, _) = before, after
+    was, remains = old is not None and index.holds(old), new is not None and index.holds(new)
+    if not (was and remains):
+        return _units(_part_bytes(table, index, before if was else after)) if was or remains else 0
+    assert old is not None  # noqa: S101 -- both are held; narrows the type
+    assert new is not None  # noqa: S101
+    if any(old[name] != new[name] for name in index.key_attributes):
+        return _units(_part_bytes(table, index, before)) + _units(_part_bytes(table, index, after))
+    if _is_same_part(table, index, old, new):
+        return 0
+    return _units(max(_part_bytes(table, index, before), _part_bytes(table, index, after)))
+
+
+def _units(size_bytes: int) -> float:
+    return max(1, -(-size_bytes // 1024))
+
+
+def _part_bytes(table: Table, index: Index, sized: _Sized) -> int:
+    sizes = sized[1]
+    if index.projection is Projection.ALL:
+        return sum(sizes.values())
+    return sum([sizes[name] for name in _kept(table, index) if name in sizes])
+
+
+def _is_same_part(table: Table, index: Index, old: Item, new: Item) -> bool:
+    names: Iterable[str] = {*old, *new} if index.projection is Projection.ALL else _kept(table, index)
+    for name in names:
+        before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
+        if before is not after and not same(before, after):
+            return False
+    return True
+
+
+def _kept(table: Table, index: Index) -> set[str]:
+    return {*table.key_attributes, *index.key_attributes, *index.included}

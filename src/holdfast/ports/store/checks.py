@@ -6,7 +6,7 @@ from typing import Final
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store import CheckItem, PutItem, Query, UpdateItem, Write
 from holdfast.ports.store.schema import PARTITION_BYTES_MOST, Key, Table
-from holdfast.ports.store.values import canonical_item, check_size, item_bytes, shown
+from holdfast.ports.store.values import ITEM_BYTES_MOST, canonical_item, check_size, is_larger, item_bytes, shown
 
 TRANSACTION_WRITES_MOST: Final = 100
 TRANSACTION_BYTES_MOST: Final = 4 * 1024 * 1024
@@ -22,7 +22,8 @@ def checked_put(write: PutItem) -> tuple[PutItem, Key]:
     item = canonical_item(write.item)
     key = write.table.key_of(item)
     write.table.check_index_keys(item)
-    check_size(item_bytes(item), item_name(write.table, key))
+    if is_larger(item, ITEM_BYTES_MOST):
+        check_size(item_bytes(item), item_name(write.table, key))
     return PutItem(write.table, item, write.condition), key
 
 

@@ -1,6 +1,6 @@
 """Where in an item: an attribute, or a place inside one, as in ``scaleUpPlan[0].i``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
@@ -26,34 +26,30 @@ class Path:
     """An attribute's name, followed by keys of maps and positions in lists."""
 
     parts: tuple[str | int, ...]
+    name: str = field(init=False, repr=False, compare=False)  # of the attribute that the path is in
+    is_attribute: bool = field(init=False, repr=False, compare=False)  # or a place inside one
 
     def __post_init__(self) -> None:
-        if len(self.parts) > PARTS_MOST:
-            raise BadRequest(f"a path of {len(self.parts)} parts; at most {PARTS_MOST}")
+        if not 1 <= len(self.parts) <= PARTS_MOST:
+            raise BadRequest(f"a path of {len(self.parts)} parts; expected 1 to {PARTS_MOST}")
         for position, part in enumerate(self.parts):
             named = type(part) is str and bool(checked_name(part))
             placed = type(part) is int and 0 <= part <= POSITION_MOST and position > 0
             if not (named or placed):
                 raise BadRequest(f"path {self.parts!r}: expected a name, then names or positions from 0 up")
-
-    @property
-    def name(self) -> str:
-        """The attribute that the path is in."""
-        return str(self.parts[0])
-
-    @property
-    def is_attribute(self) -> bool:
-        """Whether it names a whole attribute, not a place inside one."""
-        return len(self.parts) == 1
+        object.__setattr__(self, "name", self.parts[0])
+        object.__setattr__(self, "is_attribute", len(self.parts) == 1)
 
     def value_in(self, item: Item | None) -> Value:
         """What stands there, or MISSING."""
+        if self.is_attribute:
+            return MISSING if item is None else item.get(self.name, MISSING)
         found: Any = item
         for part in self.parts:
             if isinstance(part, str):
-                found = found.get(part, MISSING) if isinstance(found, dict) else MISSING
+                found = found.get(part, MISSING) if type(found) is dict else MISSING
             else:
-                found = found[part] if isinstance(found, list) and part < len(found) else MISSING
+                found = found[part] if type(found) is list and part < len(found) else MISSING
         return found
 
     def overlaps(self, other: "Path") -> bool:

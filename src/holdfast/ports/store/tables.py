@@ -41,14 +41,15 @@ JOBS: Final = Table(
             partition="GSI1-PK",
             sort="created_at",
             projection=Projection.INCLUDE,
+            # The keys of the other two hold repository and run.
             included=(
+                "GSI2-PK",
+                "GSI3-PK",
                 "conclusion",
                 "instance_lifecycle",
                 "instance_type",
                 "job_name",
                 "pool_name",
-                "repo_full_name",
-                "run_id",
                 "scheduled_at",
                 "started_at",
                 "ttl",

@@ -6,10 +6,11 @@ Every right-hand side sees the item as it was before the update. As with conditi
 DynamoDB adapter says the same in DynamoDB's words, and computes from the old item what the new one is.
 """
 
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import combinations
 from typing import Final
+
+from msgspec import Struct
 
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store.paths import MISSING, Path
@@ -22,80 +23,117 @@ _EXACT = Context(prec=300)
 CHANGES_MOST: Final = 90
 
 
-@dataclass(frozen=True, slots=True)
-class SetTo:
+class SetTo(Struct, frozen=True):
     path: Path
     value: Value
+
+    def apply(self, item: Item) -> None:
+        _put(self.path, copied_value(self.value), item)
 
     def __str__(self) -> str:
         return f"set {self.path} = {shown(self.value)}"
 
 
-@dataclass(frozen=True, slots=True)
-class SetIfAbsent:
+class SetIfAbsent(Struct, frozen=True):
     path: Path
     value: Value
+
+    def apply(self, item: Item) -> None:
+        found = self.path.value_in(item)
+        _put(self.path, copied_value(self.value) if found is MISSING else found, item)
 
     def __str__(self) -> str:
         return f"set {self.path} = {shown(self.value)} if absent"
 
 
-@dataclass(frozen=True, slots=True)
-class Plus:
+class Plus(Struct, frozen=True):
     """Add to a number; an absent one counts as 0."""
 
     path: Path
     number: int | Decimal
 
+    def apply(self, item: Item) -> None:
+        found = self.path.value_in(item)
+        _put(self.path, _sum(self.path, 0 if found is MISSING else found, self.number), item)
+
     def __str__(self) -> str:
         return f"set {self.path} + {self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class AddElements:
-    """Put elements into a set; an absent one counts as empty."""
-
+class _SetChange(Struct, frozen=True):
     path: Path
     elements: frozenset[str] | frozenset[int]
+
+    def __post_init__(self) -> None:
+        if not self.path.is_attribute:
+            raise BadRequest(f"update: {self.path} is inside an attribute; only a whole attribute is changed as a set")
+
+    def found_in(self, item: Item) -> frozenset[Value]:
+        found = self.path.value_in(item)
+        if found is MISSING:
+            return frozenset()
+        if type_name(found) != type_name(self.elements):
+            raise BadRequest(f"update: {self.path} is {shown(found)}, not a set of the kind of {shown(self.elements)}")
+        return frozenset(found)
+
+
+class AddElements(_SetChange, frozen=True):
+    """Put elements into a set; an absent one counts as empty."""
+
+    def apply(self, item: Item) -> None:
+        item[self.path.name] = self.found_in(item) | self.elements
 
     def __str__(self) -> str:
         return f"add {shown(self.elements)} to {self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class DropElements:
+class DropElements(_SetChange, frozen=True):
     """Take elements out of a set; one that becomes empty is removed, since empty sets cannot be stored."""
 
-    path: Path
-    elements: frozenset[str] | frozenset[int]
+    def apply(self, item: Item) -> None:
+        left = self.found_in(item) - self.elements
+        if left:
+            item[self.path.name] = left
+        else:
+            item.pop(self.path.name, None)
 
     def __str__(self) -> str:
         return f"drop {shown(self.elements)} from {self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Struct, frozen=True):
     path: Path
+
+    def __post_init__(self) -> None:
+        if isinstance(self.path.parts[-1], int):
+            raise BadRequest(f"update: removing {self.path} would shift what follows; write the list whole")
+
+    def apply(self, item: Item) -> None:
+        _holder(self.path, item).pop(self.path.parts[-1], None)
 
     def __str__(self) -> str:
         return f"remove {self.path}"
 
 
+# Each has `apply`, which changes an item in place, and prints.
 Change = SetTo | SetIfAbsent | Plus | AddElements | DropElements | Remove
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """Changes that take place together, each at a place of its own."""
 
     changes: tuple[Change, ...]
 
     def __post_init__(self) -> None:
-        if len(self.changes) > CHANGES_MOST:
-            raise BadRequest(f"update: {len(self.changes)} changes at once; at most {CHANGES_MOST} fit an expression")
-        for change in self.changes:
-            _check(change)
-        for one, other in combinations(self.changes, 2) if len(self.changes) > 1 else ():
+        number = len(self.changes)
+        if number < 2:
+            return
+        if number > CHANGES_MOST:
+            raise BadRequest(f"update: {number} changes at once; at most {CHANGES_MOST} fit an expression")
+        # Most updates name each attribute once: then no two can overlap.
+        if len({change.path.name for change in self.changes}) == number:
+            return
+        for one, other in combinations(self.changes, 2):
             if one.path.name == other.path.name and one.path.overlaps(other.path):
                 raise BadRequest(f"update: {one.path} and {other.path} overlap; one update changes a place once")
 
@@ -114,10 +152,16 @@ class Update:
         """The item that the update makes of this one, which itself is left as it is."""
         # What is not changed is shared with the old item; what is changed inside an attribute is copied first.
         after = dict(item)
-        for change in sorted(self.changes, key=_position) if len(self.changes) > 1 else self.changes:
-            if len(change.path.parts) > 1 and change.path.name in after:
+        inside = []
+        for change in self.changes:
+            if change.path.is_attribute:
+                change.apply(after)
+            else:
+                inside.append(change)
+        for change in sorted(inside, key=_position):
+            if change.path.name in after:
                 after[change.path.name] = copied_value(after[change.path.name])
-            _apply(change, after)
+            change.apply(after)
         return after
 
 
@@ -142,41 +186,10 @@ def _position(change: Change) -> int:
     return last if isinstance(last, int) else -1
 
 
-def _check(change: Change) -> None:
-    if isinstance(change, AddElements | DropElements) and not change.path.is_attribute:
-        raise BadRequest(f"update: {change.path} is inside an attribute; only a whole attribute is changed as a set")
-    if isinstance(change, Remove) and isinstance(change.path.parts[-1], int):
-        raise BadRequest(f"update: removing {change.path} would shift what follows; write the list whole")
-
-
-def _apply(change: Change, item: Item) -> None:
-    found = change.path.value_in(item)
-    match change:
-        case SetTo(path, value):
-            _put(path, copied_value(value), item)
-        case SetIfAbsent(path, value):
-            _put(path, copied_value(value) if found is MISSING else found, item)
-        case Plus(path, number):
-            _put(path, _sum(path, 0 if found is MISSING else found, number), item)
-        case AddElements(path, elements):
-            item[path.name] = elements if found is MISSING else _as_set(path, found, elements) | elements
-        case DropElements(path, elements):
-            _drop(path, found, elements, item)
-        case Remove(path):
-            _holder(path, item).pop(path.parts[-1], None)
-
-
-def _drop(path: Path, found: Value, elements: frozenset[str] | frozenset[int], item: Item) -> None:
-    if found is MISSING:
-        return
-    left = _as_set(path, found, elements) - elements
-    if left:
-        item[path.name] = left
-    else:
-        del item[path.name]
-
-
 def _put(path: Path, value: Value, item: Item) -> None:
+    if path.is_attribute:
+        item[path.name] = value
+        return
     holder, last = _holder(path, item), path.parts[-1]
     if isinstance(last, str) or last < len(holder):
         holder[last] = value
@@ -186,7 +199,9 @@ def _put(path: Path, value: Value, item: Item) -> None:
 
 def _holder(path: Path, item: Item) -> Value:
     """The map or list that the path's last part is in. It must be there: only the last part is made."""
-    holder = Path(path.parts[:-1]).value_in(item) if len(path.parts) > 1 else item
+    if path.is_attribute:
+        return item
+    holder = Path(path.parts[:-1]).value_in(item)
     if not isinstance(holder, dict if isinstance(path.parts[-1], str) else list):
         raise BadRequest(f"update: there is nothing at {Path(path.parts[:-1])} in which {path} could be")
     return holder
@@ -201,9 +216,3 @@ def _sum(path: Path, base: Value, number: int | Decimal) -> Value:
         else _EXACT.add(Decimal(base), Decimal(number))
     )
     return canonical(total, path)
-
-
-def _as_set(path: Path, found: Value, elements: frozenset[str] | frozenset[int]) -> frozenset[Value]:
-    if type_name(found) != type_name(elements):
-        raise BadRequest(f"update: {path} is {shown(found)}, not a set of the kind of {shown(elements)}")
-    return frozenset(found)

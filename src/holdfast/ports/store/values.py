@@ -8,6 +8,7 @@ Unicode, nesting ends at 32 levels (the item is the first), and an item is at mo
 import json
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from holdfast.kernel.errors import BadRequest, ItemTooLarge
@@ -37,6 +38,8 @@ def canonical(value: Value, where: object = "value", depth: int = 1) -> Value:
 
     `where` is what an error names; it becomes text only then. `depth` is that of the value within its item.
     """
+    if type(value) is int and -_SMALL_INT < value < _SMALL_INT:
+        return value  # by far the most that is compared, added and set
     try:
         return _canonical(value, depth)
     except BadRequest as error:
@@ -58,7 +61,7 @@ def _canonical(value: Value, depth: int) -> Value:
         return [_canonical(element, depth + 1) for element in value]
     if kind is set or kind is frozenset:
         return _canonical_set(value)
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         _check_depth(depth)
         return {checked_name(name): _canonical(element, depth + 1) for name, element in value.items()}
     if isinstance(value, float):
@@ -101,14 +104,33 @@ def shown(value: Value) -> str:
 
 def item_bytes(item: Mapping[str, Value]) -> int:
     """The item's size by DynamoDB's own rules: what capacity and the limit of 400 KB are counted in."""
-    return sum(_text_bytes(name) + value_bytes(value) for name, value in item.items())
+    return sum(attribute_bytes(item).values())
+
+
+def attribute_bytes(item: Mapping[str, Value]) -> dict[str, int]:
+    """The same, attribute by attribute."""
+    return {name: one_attribute_bytes(name, value) for name, value in item.items()}
+
+
+def one_attribute_bytes(name: str, value: Value) -> int:
+    if type(value) is str and value.isascii() and name.isascii():
+        return len(name) + len(value)
+    return _text_bytes(name) + value_bytes(value)
+
+
+def is_larger(item: Mapping[str, Value], bytes_most: int) -> bool:
+    """Whether the item is over so many bytes. Most need no counting: Python's text of one is quickly made, and never
+    less than a quarter of its size."""
+    return 4 * len(repr(item)) > bytes_most and item_bytes(item) > bytes_most
 
 
 def value_bytes(value: Value) -> int:
     kind = type(value)
     if kind is str:
-        return _text_bytes(value)
-    if kind is int or kind is Decimal:
+        return len(value) if value.isascii() else len(value.encode())
+    if kind is int:
+        return _whole_number_bytes(value)
+    if kind is Decimal:
         return _number_bytes(value)
     if kind is bytes:
         return len(value)
@@ -191,11 +213,21 @@ def _significant_digits(number: Decimal) -> tuple[int, ...]:
 def _canonical_set(values: set[Any] | frozenset[Any]) -> frozenset[Any]:
     if not values:
         raise BadRequest("an empty set cannot be stored; leave the attribute out")
+    if _is_plain_set(values):
+        return frozenset(values)
     elements = frozenset(_canonical(value, 1) for value in values)
     kinds = {_TYPE_NAMES.get(type(element), "?") for element in elements}
     if len(kinds) > 1 or not kinds <= {"S", "N", "B"}:
         raise BadRequest(f"a set holds only text, only numbers or only bytes; found {sorted(kinds)}")
     return elements
+
+
+def _is_plain_set(values: set[Any] | frozenset[Any]) -> bool:
+    """Whether it is in that form already, as nearly all are: short texts, or ids."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return all(map(str.isascii, values))
+    return kinds == {int} and min(values) > -_SMALL_INT and max(values) < _SMALL_INT
 
 
 def copied_value(value: Value) -> Value:
@@ -223,6 +255,14 @@ def _plain(value: Value) -> Any:
 
 def _text_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
+
+
+@lru_cache(maxsize=4096)
+def _whole_number_bytes(number: int) -> int:
+    """What `_number_bytes` says, without a Decimal: nearly all numbers are whole."""
+    digits = str(abs(number))
+    left = len(digits.rstrip("0"))
+    return (left + (len(digits) - left) % 2 + 1) // 2 + 1 + (number < 0) if left else 1
 
 
 def _number_bytes(number: int | Decimal) -> int:

@@ -1,0 +1,143 @@
+"""Objects in an S3 bucket, through boto3.
+
+A request is sent once. Conditions are S3's own (If-None-Match, If-Match), so that two writers need no lock.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import boto3
+
+from holdfast.adapters.aws import AwsError, aws_config, aws_errors, explained
+from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable
+from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import cut
+from holdfast.ports.objects import ObjectEntry, ObjectPage, Rule, StoredObject
+
+# GitHub waits 10 s for its answer, and a put may be tried twice.
+READ_SECONDS: Final = 3
+CONNECT_SECONDS: Final = 1
+CONNECTIONS: Final = 64
+
+_NOT_HELD: Final = frozenset({"PreconditionFailed", "412"})
+# Another writer was in the middle of a put to the same key: S3 asks to try again.
+_AT_ONCE: Final = frozenset({"ConditionalRequestConflict", "OperationAborted", "SlowDown", "RequestTimeout"})
+_NO_OBJECT: Final = frozenset({"NoSuchKey", "404"})
+_NO_LIFECYCLE: Final = frozenset({"NoSuchLifecycleConfiguration"})
+
+
+def s3_client(**options: Any) -> Any:
+    config = aws_config(read_seconds=READ_SECONDS, connect_seconds=CONNECT_SECONDS, connections=CONNECTIONS)
+    return boto3.client("s3", config=config, **options)
+
+
+class S3Objects:
+    """Implements `holdfast.ports.objects.Objects`."""
+
+    def __init__(self, bucket: str, client: Any = None) -> None:
+        self._bucket = bucket
+        self._client = client or s3_client()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def page(self, prefix: str, after: str = "", most: int = 1000) -> ObjectPage:
+        asked = {"Bucket": self._bucket, "Prefix": prefix, "MaxKeys": most}
+        if after:
+            asked["StartAfter"] = after
+        try:
+            with aws_errors():
+                answer = self._client.list_objects_v2(**asked)
+        except AwsError as error:
+            raise self._explained(error, f"listing {cut(prefix, 80)!r}") from error
+        entries = (
+            [ObjectEntry(one["Key"], _instant(one["LastModified"]), one["Size"]) for one in answer["Contents"]]
+            if answer.get("KeyCount")
+            else []
+        )
+        return ObjectPage(entries, is_last=not answer.get("IsTruncated", False))
+
+    def get(self, key: str) -> StoredObject | None:
+        try:
+            with aws_errors():
+                answer = self._client.get_object(Bucket=self._bucket, Key=key)
+                body = answer["Body"].read()
+        except AwsError as error:
+            if error.code in _NO_OBJECT:
+                return None
+            raise self._explained(error, f"reading {cut(key, 120)!r}") from error
+        return StoredObject(key, body, answer.get("Metadata", {}), answer["ETag"], _instant(answer["LastModified"]))
+
+    def put(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        if_absent: bool = False,
+        if_etag: str | None = None,
+    ) -> bool:
+        condition = {"IfNoneMatch": "*"} if if_absent else {"IfMatch": if_etag} if if_etag is not None else {}
+        try:
+            with aws_errors():
+                self._client.put_object(
+                    Bucket=self._bucket,
+                    Key=key,
+                    Body=body,
+                    Metadata=dict(metadata or {}),
+                    ContentType="application/json",
+                    **condition,
+                )
+        except AwsError as error:
+            # What an etag should match may be gone altogether: S3 then says that there is no such key.
+            if error.code in _NOT_HELD or (if_etag is not None and error.code in _NO_OBJECT):
+                return False
+            raise self._explained(error, f"writing {cut(key, 120)!r}") from error
+        return True
+
+    def delete(self, key: str) -> None:
+        try:
+            with aws_errors():
+                self._client.delete_object(Bucket=self._bucket, Key=key)
+        except AwsError as error:
+            raise self._explained(error, f"deleting {cut(key, 120)!r}") from error
+
+    def lifecycle(self) -> list[Rule]:
+        return list(self._lifecycle().get("Rules", []))
+
+    def set_lifecycle(self, rules: Sequence[Rule]) -> None:
+        # Left out, this would go back to its default, and other people's rules would mean something else.
+        kept = {
+            name: value for name, value in self._lifecycle().items() if name == "TransitionDefaultMinimumObjectSize"
+        }
+        try:
+            with aws_errors():
+                self._client.put_bucket_lifecycle_configuration(
+                    Bucket=self._bucket, LifecycleConfiguration={"Rules": list(rules)}, **kept
+                )
+        except AwsError as error:
+            raise self._explained(error, "setting the lifecycle") from error
+
+    def _lifecycle(self) -> dict[str, Any]:
+        try:
+            with aws_errors():
+                return dict(self._client.get_bucket_lifecycle_configuration(Bucket=self._bucket))
+        except AwsError as error:
+            if error.code in _NO_LIFECYCLE:
+                return {}
+            raise self._explained(error, "reading the lifecycle") from error
+
+    def _explained(self, error: AwsError, what: str) -> HoldfastError:
+        where = f"S3 bucket {cut(self._bucket, 80)}, {what}"
+        if error.code == "NoSuchBucket":
+            return NeedsOperator(f"{where}: does not exist in this region and account; create it, or name another")
+        if error.code == "InvalidObjectState":
+            return NeedsOperator(f"{where}: it is archived, and must be restored before it can be read")
+        if error.code in _AT_ONCE:
+            return Retryable(f"{where}: {error}; tried again later")
+        return explained(error, where)
+
+
+def _instant(moment: datetime) -> Instant:
+    return Instant(round(moment.timestamp() * 1000))

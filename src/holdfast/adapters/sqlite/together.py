@@ -1,0 +1,170 @@
+"""The store in a SQLite file, where several calls may take place together.
+
+DynamoDB needs an update with a condition for what is here a read, a plain change and a write: within the transaction
+nobody else can come in between.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast.adapters.embedded import EmbeddedStore
+from holdfast.adapters.sqlite.rows import SqliteRows
+from holdfast.adapters.sqlite.transaction import SqliteTransaction
+from holdfast.kernel.errors import StoreRefused
+from holdfast.ports.clock import Clock
+from holdfast.ports.store import (
+    Consumed,
+    Item,
+    Key,
+    Meter,
+    OneTransaction,
+    Page,
+    Query,
+    Table,
+    Write,
+    Written,
+)
+from holdfast.ports.store.capacity import write_cost
+from holdfast.ports.store.checks import item_name
+from holdfast.ports.store.values import canonical, canonical_item
+
+T = TypeVar("T")
+
+
+class SqliteStore(EmbeddedStore):
+    """Implements `holdfast.ports.store.Store` and `Together`."""
+
+    _rows: SqliteRows
+
+    def __init__(self, rows: SqliteRows, clock: Clock, meter: Meter | None = None) -> None:
+        super().__init__(rows, clock, meter)
+
+    def metered(self, meter: Meter) -> "SqliteStore":
+        return SqliteStore(self._rows, self._clock, meter)
+
+    def together(self, work: Callable[[OneTransaction], T]) -> T:
+        consumed: list[Consumed] = []
+
+        def within(transaction: SqliteTransaction) -> T:
+            consumed.clear()  # of an earlier try
+            meter = consumed.append if self._meter else None
+            bound = _Bound(self._rows, transaction)
+            found = work(_Within(bound, self._clock, meter))
+            bound.rewritten.write()
+            return found
+
+        result = self._rows.write(within)
+        if self._meter:
+            for each in consumed:
+                self._meter(each)
+        return result
+
+
+class _Bound:
+    """Rows whose writes belong to a transaction that somebody else begins and ends."""
+
+    def __init__(self, rows: SqliteRows, transaction: SqliteTransaction) -> None:
+        self.transaction = transaction
+        self.rewritten = _Rewritten(transaction)
+        self.read_in_order = rows.read_in_order
+        self.expired_keys = rows.expired_keys
+
+    def read(self, table: Table, key: Key) -> Item | None:
+        self.rewritten.write()  # so that it is read as it is to be
+        return self.transaction.read(table, key)
+
+    def write(self, work: Callable[[SqliteTransaction], T]) -> T:
+        self.rewritten.write()
+        return work(self.transaction)
+
+    def close(self) -> None:
+        """Not ours to close."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An item as the file has it, and as it is to be."""
+
+    table: Table
+    key: Key
+    old: Item | None
+    new: Item | None
+
+
+class _Rewritten:
+    """Items that were rewritten, and are written once, at the end: each job of a run rewrites the run."""
+
+    def __init__(self, transaction: SqliteTransaction) -> None:
+        self._transaction = transaction
+        self._kept: dict[tuple[str, Key], _Kept] = {}
+
+    def kept(self, table: Table, key: Key) -> _Kept:
+        name = (table.name, key)
+        found = self._kept.get(name)
+        if found is None:
+            old = self._transaction.read(table, table.checked(key))
+            found = self._kept[name] = _Kept(table, key, old, old)
+        return found
+
+    def insert(self, table: Table, key: Key, new: Item) -> bool:
+        """Put the item where none is, without a look at first; whether none was."""
+        if (table.name, key) in self._kept:
+            return False
+        return self._transaction.insert(table, key, _checked(table, key, {}, new))
+
+    def write(self) -> None:
+        for kept in self._kept.values():
+            if kept.new is not kept.old and kept.new is not None:
+                checked = _checked(kept.table, kept.key, kept.old or {}, kept.new)
+                self._transaction.replace(kept.table, kept.key, kept.old, checked)
+        self._kept.clear()
+
+
+class _Within(EmbeddedStore):
+    """Implements `holdfast.ports.store.OneTransaction`."""
+
+    def __init__(self, rows: _Bound, clock: Clock, meter: Meter | None) -> None:
+        super().__init__(rows, clock, meter)
+        self._rewritten = rows.rewritten
+
+    def rewrite(self, table: Table, key: Key, change: Callable[[Item | None], Item]) -> Written:
+        """The item is looked at when it is written: at the end, or before the next call of another kind."""
+        kept = self._rewritten.kept(table, key)
+        old = kept.new
+        new = change(old)
+        if new is not old:
+            kept.new = new = table.key_item(key) | new if old is None else new
+            if self._meter:
+                self._meter(write_cost(table, "update", old, canonical_item(new)))
+        return Written(old, new)
+
+    def append(self, table: Table, item: Item, again: Callable[[Item | None], Item]) -> None:
+        # Most are new: an insert that may fail takes less than a read before it.
+        key = table.key_of(item)
+        if not self._rewritten.insert(table, key, item):
+            self.rewrite(table, key, again)
+        elif self._meter:
+            self._meter(write_cost(table, "put", None, item))
+
+    def query(self, query: Query) -> Page:
+        raise StoreRefused(f"{query.table.name}: queries have a view of their own, which lacks what is being written")
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        raise StoreRefused(f"{len(writes)} writes: a transaction within a transaction")
+
+
+def _checked(table: Table, key: Key, old: Item, new: Item) -> Item:
+    """The new item in the form in which it is read back. What it has from the old one was looked at when that came."""
+    whole = dict(new)
+    for name, value in new.items():
+        # Plain text, which most values are, is in that form already.
+        if (type(value) is not str or not value.isascii()) and old.get(name) is not value:
+            whole[name] = canonical(value, name)
+    index_keys = table.index_key_attributes
+    table.check_index_keys(
+        {name: whole[name] for name in index_keys if name in whole and whole[name] is not old.get(name)}
+    )
+    if whole.get(table.partition) != key.partition or (table.sort is not None and whole.get(table.sort) != key.sort):
+        raise StoreRefused(f"{item_name(table, key)}: a key attribute cannot be changed")
+    return whole

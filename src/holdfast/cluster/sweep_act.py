@@ -1,0 +1,51 @@
+"""Carry out repairs, and the steps of the sweeper."""
+
+from holdfast.cluster import ahead, legacy, steps
+from holdfast.cluster.holder import Holder
+from holdfast.cluster.spot import SpotKind, read_notice
+from holdfast.cluster.spot_act import note, notice_key
+from holdfast.ports.store.tables import STATE
+
+
+class SweepHand:
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+
+    def repair(self, step: steps.Repair) -> None:
+        holder = self._holder
+        if set(step.attributes) <= set(ahead.COUNTERS):
+            holder.tell(step.because)
+            holder.raise_counters(ahead.raised(holder.seen))
+        else:
+            holder.take(legacy.repair(holder.seen.state, step.attributes, holder.seen.now))
+
+    def collect_machine(self, step: steps.CollectMachine) -> bool:
+        holder = self._holder
+        if not holder.close_unaccepted(step.instance, holder.action):
+            return True  # accepted meanwhile, and kept
+        return holder.terminate(step.instance)
+
+    def remove_node(self, step: steps.RemoveNode) -> None:
+        kube = self._holder.hands.kube
+        node = kube.node(step.node)
+        if node is not None and not node.is_ready:
+            # K3s refuses a node of the same name with another password, and EC2 uses addresses, so names, again.
+            # The secret first: while the node is there, whoever comes next knows that it is to go.
+            kube.delete_secret("kube-system", f"{step.node}.node-password.k3s")
+            kube.delete_node(node)
+        self._holder.seen = self._holder.seen.without_node(step.node)
+
+    def open_left_closed(self, step: steps.OpenLeftClosed) -> None:
+        worker = self._holder.seen.worker(step.instance)
+        if worker is not None and worker.node is not None:
+            self._holder.nodes.open_again(worker.node)
+
+    def replace_not_ready(self, step: steps.ReplaceNotReady) -> None:
+        holder = self._holder
+        store, cluster = holder.hands.store, holder.seen.cluster
+        if not note(store, cluster, step.instance, SpotKind.NOT_READY, holder.now()):
+            # It was tried, in vain, not long ago.
+            holder.remember_undrainable(step.instance)
+        item = store.get(STATE, notice_key(step.instance))
+        if item is not None:
+            holder.seen = holder.seen.with_notice(read_notice(item))

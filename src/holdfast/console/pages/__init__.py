@@ -1,0 +1,1 @@
+"""The pages: each asks for plain data, the same that the API answers, and shows it by a template."""

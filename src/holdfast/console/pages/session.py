@@ -1,0 +1,63 @@
+"""Signing in with a token, and out again. The token becomes a cookie that no script can read and no other site send."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from holdfast.console.access import COOKIE, LOGIN_PATH, LOGOUT_PATH, SESSION_SECONDS, Access, is_same_origin, next_path
+from holdfast.console.answers import body_of, error_response
+from holdfast.console.pages.shell import Shell
+
+_FORM_BYTES_MOST: Final = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPages:
+    shell: Shell
+    access: Access
+
+    def routes(self) -> list[Route]:
+        if not self.access.has_tokens:
+            return []
+        return [
+            Route(LOGIN_PATH, self._form, methods=["GET"]),
+            Route(LOGIN_PATH, self._sign_in, methods=["POST"]),
+            Route(LOGOUT_PATH, self._sign_out, methods=["POST"]),
+        ]
+
+    async def _form(self, request: Request) -> Response:
+        onward = next_path(request.query_params.get("next", "/"))
+        return self.shell.render(request, "login.html", {"problem": "", "onward": onward}, title="Sign in")
+
+    async def _sign_in(self, request: Request) -> Response:
+        # The guard lets everybody come here, so it is for us to refuse what another site sends.
+        if not is_same_origin(request):
+            return error_response(403, "forbidden", "sign in on a page of this server")
+        body = await body_of(request, _FORM_BYTES_MOST)
+        if body is None:
+            return error_response(413, "too_large", f"at most {_FORM_BYTES_MOST} bytes")
+        form = dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=20))
+        onward = next_path(form.get("next", "/"))
+        role = self.access.role_of_token(form.get("token", ""))
+        if role is None:
+            data = {"problem": "That is not a token of this server.", "onward": onward}
+            return self.shell.render(request, "login.html", data, title="Sign in", status=401)
+        answer = RedirectResponse(onward, 303)
+        answer.set_cookie(
+            COOKIE,
+            self.access.session(role),
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return answer
+
+    async def _sign_out(self, _request: Request) -> Response:
+        answer = RedirectResponse(LOGIN_PATH, 303)
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return answer

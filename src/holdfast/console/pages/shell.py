@@ -1,0 +1,160 @@
+"""What every page has: the frame around it, how values are written, and what is shown when there is nothing to show."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from holdfast.console.access import Role, Visitor
+from holdfast.console.answers import NOT_STORED
+from holdfast.console.status import age
+from holdfast.kernel.errors import BadRequest, HoldfastError, NotFound, Retryable
+from holdfast.kernel.instants import Instant
+
+Data = Mapping[str, Any]
+Ask = Callable[[], Data]
+
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An entry of the navigation."""
+
+    path: str
+    name: str
+
+
+class Shell:
+    """Renders pages. `world` says in a few words which world this is, at the moment of asking."""
+
+    def __init__(self, version: str, places: tuple[Place, ...] = (), world: Callable[[], str] | None = None) -> None:
+        self._version = version
+        self._places = places
+        self._world = world
+        self._templates = environment()
+
+    def page(self, request: Request, template: str, ask: Ask, *, title: str, json_path: str | None = None) -> Response:
+        """The page made of what `ask` gives; an error of ours makes a page that says what to do."""
+        try:
+            data = ask()
+        except HoldfastError as error:
+            return self.problem(request, error, json_path=json_path)
+        return self.render(request, template, data, title=title, json_path=json_path)
+
+    def problem(
+        self, request: Request, error: HoldfastError, *, json_path: str | None = None, back: str | None = None
+    ) -> Response:
+        """A page that says what is wrong, and what to do; `back` leads to the page of an order that was refused."""
+        kind = _kind(error)
+        data = {"problem": str(error), "kind": kind, **({"back": back} if back else {})}
+        return self.render(request, "error.html", data, title=kind, json_path=json_path, status=_status_of(error))
+
+    def render(
+        self,
+        request: Request,
+        template: str,
+        data: Data,
+        *,
+        title: str,
+        json_path: str | None = None,
+        status: int = 200,
+    ) -> Response:
+        visitor = request.scope.get("visitor")
+        text = self._templates.get_template(template).render(
+            **data,
+            title=title,
+            json_path=json_path,
+            version=self._version,
+            places=self._places,
+            path=request.url.path,
+            query=dict(request.query_params),
+            world=self._world() if self._world else "",
+            visitor=visitor,
+            is_operator=isinstance(visitor, Visitor) and visitor.role is Role.OPERATOR,
+        )
+        return HTMLResponse(text, status, headers=NOT_STORED)
+
+
+def environment() -> Environment:
+    templates = Environment(
+        loader=PackageLoader("holdfast.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {
+        "age": _age,
+        "when": when,
+        "clock": clock,
+        "usd": usd,
+        "share": share,
+        "ago": ago,
+        "words": words,
+    }
+    return templates
+
+
+def when(iso: str | None) -> Markup | str:
+    """A time: in UTC as it stands here, in the reader's zone where scripts run."""
+    if not iso:
+        return "—"
+    try:
+        instant = Instant.from_iso(iso)
+    except ValueError:
+        return iso
+    text = instant.iso_seconds()
+    shown = f"{int(text[8:10])} {_MONTHS[int(text[5:7]) - 1]} {text[11:19]} UTC"
+    return Markup('<time datetime="{}">{}</time>').format(text, shown)
+
+
+def clock(iso: str) -> Markup:
+    """Hours and minutes, for an axis."""
+    text = Instant.from_iso(iso).iso_seconds()
+    return Markup('<time datetime="{}" data-form="clock">{}</time>').format(text, text[11:16])
+
+
+def ago(iso: str | None, now: str) -> str:
+    """How long before `now` that was."""
+    if not iso:
+        return "—"
+    try:
+        return age(max(0, int(Instant.from_iso(now).seconds_since(Instant.from_iso(iso)))))
+    except ValueError:
+        return iso
+
+
+def usd(amount: float | None, digits: int = 2) -> str:
+    if amount is None:
+        return "—"
+    return f"${amount:,.{digits}f}"
+
+
+def share(value: float | None) -> str:
+    return "—" if value is None else f"{value:.0%}"
+
+
+def words(name: object) -> str:
+    """``begin_scale_up`` → ``begin scale up``."""
+    return str(name).replace("_", " ")
+
+
+def _age(seconds: float | None) -> str:
+    return "—" if seconds is None else age(max(0, int(seconds)))
+
+
+def _status_of(error: HoldfastError) -> int:
+    return 404 if isinstance(error, NotFound) else 400 if isinstance(error, BadRequest) else 503
+
+
+def _kind(error: HoldfastError) -> str:
+    if isinstance(error, NotFound):
+        return "Not found"
+    if isinstance(error, BadRequest):
+        return "Not understood"
+    return "Not now" if isinstance(error, Retryable) else "An operator is needed"

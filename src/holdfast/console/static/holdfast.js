@@ -1,0 +1,129 @@
+// What pages can do beyond showing themselves: local times, live updates, themes, reading a chart. All of it optional.
+"use strict";
+
+// Times: the server writes UTC, here they become the reader's.
+const long = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const short = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+function localise(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const moment = new Date(time.dateTime);
+    if (Number.isNaN(moment.valueOf())) continue;
+    time.title = time.dateTime;
+    time.textContent = (time.dataset.form === "clock" ? short : long).format(moment);
+  }
+}
+
+// Live: the server says that something changed, the page is asked for again, and its live parts are exchanged.
+const live = document.getElementById("live");
+const lost = document.getElementById("lost");
+let isLive = true, isBusy = false, isStale = false;
+
+function isInUse(part) {
+  const focused = document.activeElement;
+  if (focused && focused !== document.body && part.contains(focused)) {
+    return focused.matches("input, select, textarea") || focused.matches(":focus-visible");
+  }
+  const selection = getSelection();
+  return !selection.isCollapsed && part.contains(selection.anchorNode);
+}
+
+function exchange(part, fresh) {
+  const opened = new Set([...part.querySelectorAll("details[open]")].map((each) => each.id));
+  for (const each of fresh.querySelectorAll("details")) if (opened.has(each.id)) each.open = true;
+  part.replaceWith(fresh);
+}
+
+async function refresh() {
+  if (isBusy || !isLive || document.hidden) { isStale = true; return; }
+  isBusy = true; isStale = false;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (!answer.ok || answer.redirected) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    localise(page);
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const fresh = page.getElementById(part.id);
+      if (fresh && fresh.innerHTML !== part.dataset.seen && !isInUse(part)) {
+        const seen = fresh.innerHTML;
+        exchange(part, document.adoptNode(fresh));
+        fresh.dataset.seen = seen;
+      }
+    }
+  } catch { /* the stream tells that the server is away */ } finally { isBusy = false; }
+}
+
+function follow() {
+  const stream = new EventSource("/live");
+  stream.addEventListener("changed", refresh);
+  stream.addEventListener("hello", () => { if (!lost.hidden) { lost.hidden = true; refresh(); } });
+  stream.addEventListener("error", () => {
+    lost.hidden = false;
+    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 5000);
+  });
+  addEventListener("pagehide", () => stream.close(), { once: true });
+}
+
+if (document.querySelector("[data-live]") && window.EventSource) {
+  live.hidden = false;
+  live.addEventListener("click", () => {
+    isLive = !isLive;
+    live.setAttribute("aria-pressed", String(isLive));
+    live.textContent = isLive ? "Live" : "Stopped";
+    if (isLive) refresh();
+  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && isStale) refresh(); });
+  follow();
+}
+
+// On a narrow screen the pages' names are wider than it: the one that is open is brought into view.
+const here = document.querySelector(".top nav [aria-current]");
+if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
+
+// Themes: the system's, until one is chosen.
+const theme = document.getElementById("theme");
+const system = matchMedia("(prefers-color-scheme: dark)");
+const current = () => document.documentElement.dataset.theme || (system.matches ? "dark" : "light");
+function nameTheme() { theme.textContent = current() === "dark" ? "Light" : "Dark"; theme.setAttribute("aria-label", `Use the ${theme.textContent.toLowerCase()} theme`); }
+theme.hidden = false;
+nameTheme();
+system.addEventListener("change", nameTheme);
+theme.addEventListener("click", () => {
+  const chosen = current() === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = chosen;
+  try { localStorage.setItem("theme", chosen); } catch { /* kept for this page only */ }
+  nameTheme();
+});
+
+// Charts: the values under the pointer.
+const forms = { workers: String, pending: String, cpu: (value) => `${Math.round(value * 100)}%` };
+document.addEventListener("pointermove", (event) => {
+  const chart = event.target.closest?.(".lanes");
+  if (!chart) return;
+  const box = chart.querySelector("svg").getBoundingClientRect();
+  const x = (event.clientX - box.left) * 1000 / box.width;
+  const readings = JSON.parse(chart.dataset.readings);
+  if (!readings.length || x < 0 || x > 1000) return;
+  const found = readings.reduce((best, each) => Math.abs(each[1] - x) < Math.abs(best[1] - x) ? each : best);
+  const values = { workers: found[2], pending: found[3], cpu: found[4] };
+  for (const cursor of chart.querySelectorAll(".cursor")) {
+    cursor.setAttribute("x1", found[1]); cursor.setAttribute("x2", found[1]); cursor.setAttribute("visibility", "visible");
+  }
+  for (const value of chart.querySelectorAll(".value")) {
+    value.dataset.last ??= value.textContent;
+    const seen = values[value.dataset.attribute];
+    value.textContent = seen === null ? "—" : forms[value.dataset.attribute](seen);
+  }
+  const caption = chart.querySelector("figcaption");
+  let at = caption.querySelector(".reading");
+  if (!at) { at = document.createElement("span"); at.className = "reading"; caption.append(at); }
+  at.textContent = long.format(new Date(found[0]));
+});
+document.addEventListener("pointerout", (event) => {
+  const chart = event.target.closest?.(".lanes");
+  if (!chart || chart.contains(event.relatedTarget)) return;
+  for (const cursor of chart.querySelectorAll(".cursor")) cursor.setAttribute("visibility", "hidden");
+  for (const value of chart.querySelectorAll(".value")) if (value.dataset.last !== undefined) value.textContent = value.dataset.last;
+  chart.querySelector(".reading")?.remove();
+});
+
+localise(document);

@@ -1,0 +1,156 @@
+"""`POST /webhooks/github`, as a bare ASGI application: it is called more often than all pages together.
+
+The body is read up to its limit and handed, raw, to a thread; the answer goes out when the effect is durable. What
+comes while a thread is at work waits in line, and the next one takes as much of the line as it may.
+"""
+
+import asyncio
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+_NUMBER: Final = re.compile("[0-9]+")
+_DIGITS_MOST: Final = 18
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: Mapping[str, Any]
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+Request = tuple[Mapping[str, str], bytes]
+Take = Callable[[Sequence[Request]], Sequence[Answer | Exception]]
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """How many threads take in, and how much each of them takes at once."""
+
+    count: int
+    at_once: int
+
+
+# Each delivery is a call to a server elsewhere: more than GitHub has under way to one hook, waiting side by side.
+FOR_CALLS: Final = Threads(32, 1)
+# All of them wait for one disk, and what comes meanwhile shares the next wait.
+FOR_FILES: Final = Threads(1, 64)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    request: Request
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[Answer]
+
+
+def error_answer(status: int, code: str, message: str, *headers: tuple[bytes, bytes]) -> Answer:
+    return Answer(status, {"error": {"code": code, "message": message}}, headers)
+
+
+class Webhooks:
+    """`take` may block, and is called from so many threads; it raises nothing that it expects."""
+
+    def __init__(self, take: Take, most_bytes: int, threads: Threads = FOR_CALLS) -> None:
+        self._take = take
+        self._most_bytes = most_bytes
+        self._threads = threads
+        self._started = 0
+        self._line: SimpleQueue[_Waiting] = SimpleQueue()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            answer = error_answer(405, "method_not_allowed", "only POST is possible here", (b"allow", b"POST"))
+        else:
+            answer = await self._answered(scope, receive)
+        body = _ENCODE(answer.body)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            *answer.headers,
+        ]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answered(self, scope: Scope, receive: Receive) -> Answer:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if _is_more(headers.get("content-length", ""), self._most_bytes):
+            return self._too_large()
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return error_answer(400, "bad_request", "the body ended early")
+            body += message.get("body", b"")
+            if len(body) > self._most_bytes:
+                return self._too_large()
+            if not message.get("more_body"):
+                break
+        return await self._taken((headers, bytes(body)))
+
+    def _too_large(self) -> Answer:
+        # The rest is not read, so the connection cannot be used again.
+        message = f"a body has at most {self._most_bytes} bytes"
+        return error_answer(413, "too_large", message, (b"connection", b"close"))
+
+    # The line
+
+    async def _taken(self, request: Request) -> Answer:
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(request, loop, loop.create_future())
+        self._line.put(waiting)
+        if self._started < self._threads.count:
+            # One for each of the first requests: who gets few has few threads.
+            self._started += 1
+            threading.Thread(target=self._work, name=f"webhook-{self._started}", daemon=True).start()
+        return await waiting.answer
+
+    def _work(self) -> None:
+        while True:
+            group = [self._line.get()]
+            with suppress(Empty):
+                while len(group) < self._threads.at_once:
+                    group.append(self._line.get_nowait())
+            _tell(group, self._answers([waiting.request for waiting in group]))
+
+    def _answers(self, requests: Sequence[Request]) -> Sequence[Answer | Exception]:
+        try:
+            return self._take(requests)
+        except Exception as error:
+            # A mistake of ours: each is told so, and the thread goes on.
+            return [error] * len(requests)
+
+
+def _tell(group: Sequence[_Waiting], answers: Sequence[Answer | Exception]) -> None:
+    by_loop = defaultdict(list)
+    for waiting, answer in zip(group, answers, strict=True):
+        by_loop[waiting.loop].append((waiting.answer, answer))
+    for loop, told in by_loop.items():
+        with suppress(RuntimeError):  # the server has stopped meanwhile
+            loop.call_soon_threadsafe(_answer_all, told)
+
+
+def _answer_all(told: Sequence[tuple[asyncio.Future[Answer], Answer | Exception]]) -> None:
+    for future, answer in told:
+        if future.done():
+            continue  # who asked has gone
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+
+def _is_more(length: str, most: int) -> bool:
+    """Whether a Content-Length says so. One that is no number says nothing; what counts then is what comes."""
+    return bool(_NUMBER.fullmatch(length)) and (len(length) > _DIGITS_MOST or int(length) > most)

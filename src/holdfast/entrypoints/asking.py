@@ -1,0 +1,105 @@
+"""Questions as they come from a URL or a command line: names and texts, none of them to be trusted.
+
+What is not understood is refused, never ignored: a filter with a typing mistake in it would show far too much.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.jobs.bounds import repository_name
+from holdfast.jobs.facts import Status
+from holdfast.jobs.payloads import Unusable
+from holdfast.jobs.queries import LIMIT_MOST, Paging, Span
+from holdfast.kernel.errors import BadRequest
+from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import cut
+
+TEXT_MOST: Final = 1000
+CURSOR_MOST: Final = 8000
+# ASCII digits alone: int() would take other alphabets' as well, and any number of them.
+_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_WORD: Final = re.compile(r"[a-z_]{1,40}", re.ASCII)
+
+
+def number(name: str, text: str) -> int:
+    """An id, an attempt or a count."""
+    if not _NUMBER.fullmatch(text):
+        raise BadRequest(f"{name} {cut(text)!r} is not a number; for example 12345678")
+    return int(text)
+
+
+class Asked:
+    """The parameters of one question."""
+
+    def __init__(self, given: Mapping[str, str], *known: str) -> None:
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            there_are = f"there are {', '.join(known)}" if known else "there are none"
+            raise BadRequest(f"{cut(unknown[0])!r} is not asked for here; {there_are}")
+        self._given = given
+
+    def text(self, name: str, most: int = TEXT_MOST) -> str | None:
+        found = self._given.get(name)
+        if found is not None and not 1 <= len(found) <= most:
+            raise BadRequest(f"{name}: expected 1 to {most} characters, not {len(found)}")
+        return found
+
+    def texts(self, *names: str) -> dict[str, str]:
+        """Those of them that are given."""
+        found = {name: self.text(name) for name in names}
+        return {name: text for name, text in found.items() if text is not None}
+
+    def number(self, name: str) -> int | None:
+        found = self._given.get(name)
+        return None if found is None else number(name, found)
+
+    def time(self, name: str) -> Instant | None:
+        found = self.text(name)
+        try:
+            return None if found is None else Instant.from_iso(found)
+        except ValueError as error:
+            raise BadRequest(f"{name} {cut(found or '')!r}: expected a time, such as 2026-01-15T10:00:00Z") from error
+
+    def span(self) -> Span:
+        span = Span(self.time("since"), self.time("until"))
+        span.sort_range()  # refused here, before anything is read
+        return span
+
+    def paging(self, *, is_newest_first: bool = True) -> Paging:
+        return Paging(self.limit(LIMIT_MOST, 50), self.cursor(), is_newest_first=is_newest_first)
+
+    def cursor(self) -> str | None:
+        return self.text("cursor", CURSOR_MOST)
+
+    def limit(self, most: int, default: int) -> int:
+        found = self.number("limit")
+        if found is not None and not 1 <= found <= most:
+            raise BadRequest(f"limit {found}: expected 1 to {most}")
+        return found or default
+
+    def status(self) -> Status | None:
+        found = self.text("status")
+        if found is not None and found not in set(Status):
+            raise BadRequest(f"status {cut(found)!r}: expected one of {', '.join(Status)}")
+        return None if found is None else Status(found)
+
+    def repository(self) -> str | None:
+        found = self.text("repo")
+        try:
+            return None if found is None else repository_name(found)
+        except Unusable as error:
+            raise BadRequest(str(error)) from error
+
+    def day(self) -> str | None:
+        found = self.text("day")
+        if found is not None and not _DAY.fullmatch(found):
+            raise BadRequest(f"day {cut(found)!r}: expected a date, such as 2026-01-15")
+        return found
+
+    def event_type(self) -> str | None:
+        found = self.text("event_type")
+        if found is not None and not _WORD.fullmatch(found):
+            raise BadRequest(f"event_type {cut(found)!r}: expected a type, such as runner_scheduled")
+        return found

@@ -1,0 +1,269 @@
+"""The data of the overview and the cluster's page, as JSON has it: the state, the last look, the log and the jobs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from holdfast.cluster.memory import memory_keys, read_memory
+from holdfast.entrypoints.happening import alerts, headline, rule_groups
+from holdfast.entrypoints.history import (
+    HOURS_MOST,
+    TICKS_MOST,
+    ClusterHistory,
+    Moment,
+    acting_ticks,
+    marks,
+    spans,
+    ticks_before,
+)
+from holdfast.entrypoints.last_look import LastLook, hourly_cost, nodes_shown
+from holdfast.entrypoints.overview import cluster_overview
+from holdfast.entrypoints.tracking import Tracking
+from holdfast.fleet.options import PoolFailure
+from holdfast.jobs import queries
+from holdfast.jobs.cost import Prices
+from holdfast.jobs.facts import Status
+from holdfast.jobs.ingest import installations
+from holdfast.jobs.queries import Paging
+from holdfast.kernel.errors import BadRequest, HoldfastError
+from holdfast.kernel.ids import ClusterId, InstallationId
+from holdfast.kernel.instants import Instant
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.text import cut
+from holdfast.ports.clock import Clock
+from holdfast.ports.store import Store
+from holdfast.ports.store.tables import STATE
+
+Data = dict[str, Any]
+Given = Mapping[str, str]
+
+COUNT_MOST: Final = 500
+INSTALLATIONS_MOST: Final = 10
+_OPEN: Final = (Status.IN_PROGRESS, Status.SCHEDULED, Status.QUEUED, Status.WAITING)
+_HOURS: Final = ("1", "6", "24")
+_RUNNING_SHOWN: Final = 6
+_STATS_OF: Final = 200
+_TOLD_SHOWN: Final = 2
+
+
+@dataclass(frozen=True)
+class Boards:
+    """Each question reads the store a bounded number of times, however much is stored."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    look: LastLook
+    tracking: Tracking
+    prices: Prices
+    history: ClusterHistory
+
+    @property
+    def _name(self) -> ClusterId:
+        return ClusterId(self.settings.cluster_id)
+
+    def overview(self, given: Given) -> Data:
+        _only(given)
+        now = self.clock.now()
+        moments = self.history.since(now.plus(-6 * 3600), now)
+        cluster, jobs = self._cluster(now, moments), self._jobs()
+        seen = self.look.seen
+        return {
+            "now": now.iso(),
+            "headline": headline(cluster, jobs),
+            "alerts": alerts(cluster, jobs, self.settings.tick_sec),
+            "cluster": cluster,
+            "jobs": jobs,
+            "cost": None if seen is None else hourly_cost(seen, self.prices),
+            "time_line": self._time_line(moments, _hours_worth(moments, now)),
+            "latest": latest(moments, 8),
+        }
+
+    def cluster(self, given: Given) -> Data:
+        _only(given, "hours")
+        asked = given.get("hours")
+        if asked is not None and asked not in _HOURS:
+            raise BadRequest(f"hours {cut(asked)!r}: expected one of {', '.join(_HOURS)}")
+        now = self.clock.now()
+        moments = self.history.since(now.plus(-int(asked or 6) * 3600), now)
+        hours = int(asked) if asked else _hours_worth(moments, now)
+        shown = self._cluster(now, moments)
+        return {
+            "now": now.iso(),
+            **shown,
+            "groups": rule_groups(shown["rules"]),
+            "policy": self._policy(),
+            "time_line": self._time_line(moments, hours),
+            "latest": latest(moments, 12),
+        }
+
+    def decisions(self, given: Given) -> Data:
+        """The ticks before a moment, the newest first; `acted`: only those that did something, of the last day."""
+        _only(given, "until", "acted")
+        now = self.clock.now()
+        try:
+            until = Instant.from_iso(given["until"]) if given.get("until") else now
+        except ValueError as error:
+            raise BadRequest(f"until: {error}") from error
+        acted = given.get("acted") == "yes"
+        if acted:
+            moments = self.history.since(now.plus(-HOURS_MOST * 3600), now)
+            found = acting_ticks(self.store, self._name, moments, until)
+        else:
+            found = ticks_before(self.store, self._name, until, now)
+        items = [{**entry, "groups": rule_groups(entry["rules"])} for entry in found]
+        earlier = Instant.from_iso(found[-1]["at"]).plus(-0.001).iso() if len(found) == TICKS_MOST else None
+        return {"now": now.iso(), "until": until.iso(), "acted": acted, "items": items, "earlier": earlier}
+
+    def events(self, given: Given) -> Data:
+        """What happened in the cluster in the last day, the newest first; `q`: only what has these words in it."""
+        _only(given, "q")
+        wanted = given.get("q", "").strip().lower()[:200]
+        now = self.clock.now()
+        found = latest(self.history.since(now.plus(-HOURS_MOST * 3600), now), None)
+        shown = [event for event in found if all(word in str(event).lower() for word in wanted.split())]
+        return {"now": now.iso(), "q": given.get("q", "")[:200], "items": shown[:200], "found": len(shown)}
+
+    # Parts
+
+    def _cluster(self, now: Instant, moments: list[Moment]) -> Data:
+        state = cluster_overview(self.store, self._name, now)
+        items = self.store.batch_get(STATE, memory_keys(self._name))
+        memory = read_memory(items)
+        seen = self.look.seen
+        last = moments[-1] if moments else None
+        nodes = [] if seen is None else nodes_shown(seen, now, self.prices)
+        return {
+            "name": self._name,
+            "workers": state["workers"],
+            "nodes_are_seen": seen is not None,
+            "nodes": nodes,
+            "pods": None if seen is None else sum(node["pods"] for node in nodes),
+            "pending": None if last is None else last.pending,
+            "cpu": None if last is None else last.cpu,
+            "action": state["action"],
+            "paused": state["paused"],
+            "last_scale_at": state["lastScaleAt"],
+            "pending_since": state["pendingSince"],
+            "idle_since": state["idleSince"],
+            "up_failures": state["upFailures"],
+            "up_backoff_until": state["upBackoffUntil"],
+            "lease": state["lease"],
+            "failure": self.look.failure or _not_followed(state["lastFailure"], moments),
+            "newest_failure": state["lastFailure"],
+            "last_tick_at": None if last is None else last.at.iso(),
+            "last_tick_seconds": None if last is None else max(0.0, now.seconds_since(last.at)),
+            "rules": (state["lastTick"] or {}).get("rules", []),
+            "capacity": [_pool(name, failure, now) for name, failure in sorted(memory.failures.items())],
+            "undrainable": [
+                {"id": str(name), **_failing(failure, now)} for name, failure in sorted(memory.undrainable.items())
+            ],
+            "min_workers": self.settings.min_workers,
+            "max_workers": self.settings.max_workers,
+            "pods_per_node": self.settings.pods_per_node,
+        }
+
+    def _time_line(self, moments: list[Moment], hours: int) -> Data:
+        return {
+            "hours": hours,
+            "points": [moment.point() for moment in moments if moment.kind == "tick"],
+            "actions": spans(moments),
+            "marks": marks(moments),
+            "cpu_up": self.settings.cpu_up,
+            "cpu_down": self.settings.cpu_down,
+            "max_workers": self.settings.max_workers,
+        }
+
+    def _policy(self) -> Data:
+        names = ("cpu_up", "cpu_down", "pending_up_sec", "idle_down_sec", "cooldown_up_sec", "cooldown_down_sec")
+        return {name.upper(): getattr(self.settings, name) for name in names}
+
+    def _jobs(self) -> Data:
+        try:
+            known = installations(self.store)[:INSTALLATIONS_MOST]
+            return {"installations": known, "problem": None, **self._counted(known)}
+        except HoldfastError as error:
+            return {"installations": [], "problem": str(error), **self._counted([])}
+
+    def _counted(self, known: list[InstallationId]) -> Data:
+        counts, runners_usd = {str(status): {"jobs": 0, "more": False} for status in _OPEN}, Decimal(0)
+        for installation in known:
+            for status in _OPEN:
+                found = queries.jobs_by_status(self.store, installation, status, paging=Paging(COUNT_MOST))
+                count = counts[str(status)]
+                count |= {"jobs": count["jobs"] + len(found.items), "more": count["more"] or found.cursor is not None}
+                if status in (Status.IN_PROGRESS, Status.SCHEDULED):
+                    runners_usd += sum((self._runner_usd(job) for job in found.items), Decimal(0))
+        stuck = [self.tracking.stuck({"installation_id": str(one), "limit": "100"}) for one in known]
+        chosen = {"installation_id": str(known[0])} if known else None
+        return {
+            "counts": counts,
+            "runners_usd_per_hour": float(runners_usd),
+            "stuck": {
+                "jobs": sum(len(one["items"]) for one in stuck),
+                "more": any(one["cursor"] is not None for one in stuck),
+            },
+            "running": self.tracking.jobs({**chosen, "status": "in_progress", "limit": str(_RUNNING_SHOWN)})["items"]
+            if chosen
+            else [],
+            "recent": self.tracking.stats({**chosen, "limit": str(_STATS_OF)})["total"] if chosen else None,
+        }
+
+    def _runner_usd(self, job: Mapping[str, Any]) -> Decimal:
+        lifecycle = str(job.get("instance_lifecycle", "on-demand"))
+        price = self.prices.of(str(job.get("instance_type", "")), lifecycle, None, None)
+        return price.usd_per_hour if price else Decimal(0)
+
+
+def latest(moments: list[Moment], most: int | None) -> list[Data]:
+    """What was done and told, the newest first, a line each."""
+    found: list[Data] = []
+    for moment in reversed(moments):
+        at = moment.at.iso()
+        if moment.kind != "tick":
+            found.append({"at": at, "kind": "no_tick", "text": moment.stopped or ""})
+        else:
+            if moment.stopped:
+                found.append({"at": at, "kind": "stopped", "text": moment.stopped})
+            found += [{"at": at, "kind": "told", "text": text} for text in _few(moment.told, most)]
+            found += [{"at": at, "kind": kind, "text": because} for kind, because in reversed(moment.steps)]
+        if most is not None and len(found) >= most:
+            return found[:most]
+    return found
+
+
+def _few(told: tuple[str, ...], most: int | None) -> list[str]:
+    """In a short list, a tick with many words gets two lines and how many more there are."""
+    if most is None or len(told) <= _TOLD_SHOWN + 1:
+        return list(told)
+    return [*told[:_TOLD_SHOWN], f"and {len(told) - _TOLD_SHOWN} more like that"]
+
+
+def _not_followed(failure: Data | None, moments: list[Moment]) -> Data | None:
+    """A failure that no tick has followed yet, of whichever process it was."""
+    ticked = [moment.at for moment in moments if moment.kind == "tick"]
+    if failure is None or (ticked and Instant.from_iso(failure["at"]) <= ticked[-1]):
+        return None
+    return {"at": failure["at"], "why": failure["why"]}
+
+
+def _hours_worth(moments: list[Moment], now: Instant) -> int:
+    """Six hours, unless all that is known is of the last one."""
+    return 1 if moments and now.seconds_since(moments[0].at) < 3600 else 6
+
+
+def _pool(name: str, failure: PoolFailure, now: Instant) -> Data:
+    parts = [*name.split("|"), "", ""]
+    return {"type": parts[0], "zone": parts[1], "market": parts[2], **_failing(failure, now)}
+
+
+def _failing(failure: PoolFailure, now: Instant) -> Data:
+    return {"failures": failure.failures, "until": failure.until.iso(), "is_failing": now < failure.until}
+
+
+def _only(given: Given, *known: str) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        expected = f"; there are {', '.join(known)}" if known else "; there is nothing"
+        raise BadRequest(f"{cut(unknown[0])!r} is not asked for here{expected}")

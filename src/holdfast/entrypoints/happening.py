@@ -1,0 +1,223 @@
+"""What is happening now, in words, and what somebody should look at. Pure: made of the data that the pages show."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+Data = Mapping[str, Any]
+
+# The rules that speak for going down begin with this one; those before it speak for going up.
+_FIRST_DOWN: Final = "cpu_low"
+_LAST_DOWN: Final = "no_action_under_way"
+RULES: Final = {
+    "cpu_high": "CPU is high",
+    "pods_waiting": "pods wait for a place",
+    "waiting_long_enough": "they have waited long enough",
+    "cooldown_up_over": "the cooldown is over",
+    "below_maximum": "there are fewer workers than the maximum",
+    "no_action_under_way": "no other action is under way",
+    "not_backing_off": "no failure to back off from",
+    "cpu_low": "CPU is low",
+    "nothing_waiting": "no pod waits",
+    "idle_long_enough": "it has idled long enough",
+    "cooldown_down_over": "the cooldown is over",
+    "above_minimum": "there are more workers than the minimum",
+    "nodes_known": "the nodes can be seen",
+    "not_ready_replaced": "no node stays NotReady",
+}
+
+
+# By the kind of the notice.
+_LEAVING: Final = {
+    "interruption": ("EC2 takes", "spot machine", " back"),
+    "rebalance": ("Replacing", "spot machine", " at risk of being taken"),
+    "not-ready": ("Replacing", "worker", " for being NotReady"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something to look at. `is_urgent`: now, rather than some time today. `link` leads to where."""
+
+    what: str
+    text: str
+    act: str
+    link: str
+    is_urgent: bool = False
+
+    def shown(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rule_groups(rules: Sequence[Data]) -> list[dict[str, Any]]:
+    """The rules of a tick by what they are for. All of a group must hold; `against` are those that do not."""
+    up: list[Data] = []
+    down: list[Data] = []
+    others: list[Data] = []
+    current = up
+    for rule in rules:
+        if rule["name"] == _FIRST_DOWN:
+            current = down
+        current.append({**rule, "words": RULES.get(rule["name"], str(rule["name"]).replace("_", " "))})
+        if current is down and rule["name"] == _LAST_DOWN:
+            current = others
+    named = (("To add workers", up), ("To take one away", down), ("Beside that", others))
+    return [
+        {
+            "title": title,
+            "rules": group,
+            "against": [rule["words"] for rule in group if rule["verdict"] != "yes"],
+        }
+        for title, group in named
+        if group
+    ]
+
+
+def headline(cluster: Data, jobs: Data) -> list[str]:
+    """Two or three sentences: what is there, what is being done, what runs."""
+    return [sentence for sentence in (_there(cluster), _doing(cluster), _running(jobs)) if sentence]
+
+
+def _there(cluster: Data) -> str:
+    workers, pods, pending = cluster["workers"], cluster["pods"], cluster["pending"]
+    carry = f" with {_count(pods, 'pod')}" if pods is not None else ""
+    wait = (
+        "" if pending is None else "; nothing waits" if pending == 0 else f"; {_count(pending, 'pod')} wait for a place"
+    )
+    return f"{_count(workers, 'worker')}{carry}{wait}."
+
+
+def _doing(cluster: Data) -> str:
+    action = cluster["action"]
+    found = []
+    if action:
+        is_up = action["kind"] == "scale-up"
+        number = action["requested"] if is_up else len(action["targets"])
+        verb, away = ("Adding", "") if is_up else ("Taking", " away")
+        phase = f"{action['phase'].lower()} for {action['seconds']} s"
+        found.append(f"{verb} {_count(number, 'worker')}{away}: {phase}.")
+    found += _leaving(cluster)
+    if cluster["paused"]:
+        found.append("Paused: nothing new is begun.")
+    return " ".join(found)
+
+
+def _leaving(cluster: Data) -> Iterator[str]:
+    """Who leaves beside an action, and why."""
+    kinds = [node["notice"]["kind"] for node in cluster["nodes"] if node["status"] == "leaving"]
+    for kind, (before, noun, after) in _LEAVING.items():
+        if number := kinds.count(kind):
+            yield f"{before} {_count(number, noun)}{after}."
+
+
+def _running(jobs: Data) -> str:
+    if not jobs["installations"]:
+        return ""
+    counts = jobs["counts"]
+    queue = counts["queued"]["jobs"] + counts["scheduled"]["jobs"]
+    waiting = counts["waiting"]["jobs"]
+    approval = f", {waiting} wait for approval" if waiting else ""
+    return f"{_count(counts['in_progress']['jobs'], 'job')} running, {queue} queued{approval}."
+
+
+def alerts(cluster: Data, jobs: Data, tick_seconds: float) -> list[dict[str, Any]]:
+    found = [*_ticking(cluster, tick_seconds), *_capacity(cluster), *_nodes(cluster), *_jobs(jobs)]
+    return [alert.shown() for alert in sorted(found, key=lambda alert: not alert.is_urgent)]
+
+
+def _ticking(cluster: Data, tick_seconds: float) -> Iterator[Alert]:
+    failure, age = cluster["failure"], cluster["last_tick_seconds"]
+    if failure:
+        yield Alert(
+            "tick_failed",
+            f"The last tick came to nothing: {failure['why']}",
+            "the log has more",
+            "/cluster/decisions",
+            True,
+        )
+    elif age is None:
+        yield Alert(
+            "no_tick",
+            "No tick has been recorded in the last day.",
+            "start one with: holdfast run",
+            "/cluster/decisions",
+            True,
+        )
+    elif age > 3 * tick_seconds + 60:
+        yield Alert(
+            "no_tick",
+            f"The last tick was {age:.0f} s ago.",
+            "is holdfast run, or the Lambda function, alive?",
+            "/cluster/decisions",
+            True,
+        )
+    for rule in cluster["rules"]:
+        if rule["verdict"] == "unknown":
+            yield Alert(
+                "unknown",
+                f"{rule['name']} cannot be judged: {rule['value']}",
+                "nothing is scaled on a guess; look at Prometheus",
+                "/cluster#why",
+            )
+    if cluster["paused"]:
+        who, why = cluster["paused"]["by"], cluster["paused"]["reason"]
+        yield Alert(
+            "paused", f"Paused by {who}" + (f": {why}" if why else "") + ".", "resume it when done", "/cluster#pause"
+        )
+
+
+def _capacity(cluster: Data) -> Iterator[Alert]:
+    failing = [pool for pool in cluster["capacity"] if pool["is_failing"]]
+    if failing:
+        names = ", ".join(f"{pool['type']} {pool['market']} in {pool['zone']}" for pool in failing[:3])
+        more = f" and {len(failing) - 3} more" if len(failing) > 3 else ""
+        yield Alert("no_capacity", f"EC2 has no {names}{more}.", "other pools are used meanwhile", "/cluster#capacity")
+    if cluster["up_failures"]:
+        yield Alert(
+            "up_failed",
+            f"{cluster['up_failures']} scale-ups in a row failed.",
+            "the decisions say why",
+            "/cluster/decisions?acted=yes",
+            True,
+        )
+
+
+def _nodes(cluster: Data) -> Iterator[Alert]:
+    lost = [node["id"] for node in cluster["nodes"] if node["status"] == "not ready"]
+    if lost:
+        yield Alert(
+            "not_ready",
+            f"Not ready: {', '.join(lost[:3])}.",
+            "replaced by itself after NOT_READY_SEC",
+            "/cluster#nodes",
+            True,
+        )
+    for held in cluster["undrainable"]:
+        if held["is_failing"]:
+            yield Alert(
+                "undrainable",
+                f"{held['id']} could not be drained.",
+                "which pod stays? see the decisions",
+                "/cluster/decisions?acted=yes",
+            )
+
+
+def _jobs(jobs: Data) -> Iterator[Alert]:
+    stuck = jobs["stuck"]
+    if stuck["jobs"]:
+        more = " or more" if stuck["more"] else ""
+        yield Alert(
+            "stuck_jobs",
+            f"{_count(stuck['jobs'], 'job')}{more} stuck.",
+            "each page says where, and since when",
+            "/jobs?tab=stuck",
+            True,
+        )
+    if jobs["problem"]:
+        yield Alert(
+            "jobs_unknown", f"The jobs cannot be shown: {jobs['problem']}", "is the store there?", "/system", True
+        )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

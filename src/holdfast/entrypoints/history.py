@@ -1,0 +1,180 @@
+"""The cluster's last hours, for the time line: read from the decision log once, and then only what is new in it."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final
+
+from holdfast.cluster.log import Entry, entries
+from holdfast.cluster.state import DownPhase, UpPhase
+from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.instants import Instant
+from holdfast.ports.store import Store
+
+HOURS_MOST: Final = 24
+TICKS_MOST: Final = 60
+# Entries of a slower process come late. One for ticks that failed is changed for a while: `entries` begins with it.
+_OVERLAP_SECONDS: Final = 60
+_ENDS: Final = {
+    "complete_scale_up": ("up", "done"),
+    "fail_scale_up": ("up", "failed"),
+    "complete_scale_down": ("down", "done"),
+    "clear_scale_down": ("down", "given up"),
+}
+_BEGINS: Final = {"begin_scale_up": "up", "begin_scale_down": "down"}
+_DIRECTIONS: Final = {
+    **dict.fromkeys(map(str, UpPhase), "up"),
+    **dict.fromkeys(map(str, DownPhase), "down"),
+}
+_MARKS: Final = {
+    "cordon_interrupted": "spot",
+    "launch_replacement": "replacement",
+    "replace_not_ready": "not-ready",
+    "collect_machine": "collected",
+    "repair": "repair",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One tick, as far as the time line needs it. None: it was not known."""
+
+    at: Instant
+    kind: str
+    workers: int | None
+    pending: int | None
+    cpu: float | None
+    steps: tuple[tuple[str, str], ...]  # kind, because
+    told: tuple[str, ...]
+    stopped: str | None
+    key: str = ""  # its place in the log
+    direction: str | None = None  # of the action that was under way
+
+    def point(self) -> dict[str, Any]:
+        return {"at": self.at.iso(), "workers": self.workers, "pending": self.pending, "cpu": self.cpu}
+
+
+class ClusterHistory:
+    """Asked from several threads; the log is read by one of them at a time."""
+
+    def __init__(self, store: Store, cluster: ClusterId) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._lock = Lock()
+        self._known: dict[str, Moment] = {}
+        self._span: tuple[Instant, Instant] | None = None
+
+    def since(self, begin: Instant, now: Instant) -> list[Moment]:
+        """The moments from `begin` on, the oldest first."""
+        with self._lock:
+            for start, end in self._unread(begin, now):
+                for entry in entries(self._store, self._cluster, start, end):
+                    moment = moment_of(entry)
+                    self._known[moment.key] = moment
+            self._span = (min(begin, self._span[0]) if self._span else begin, now)
+            self._forget(now)
+            found = [moment for moment in self._known.values() if moment.at >= begin]
+        return sorted(found, key=lambda moment: moment.at)
+
+    def _unread(self, begin: Instant, now: Instant) -> list[tuple[Instant, Instant]]:
+        if self._span is None or begin > self._span[1]:
+            return [(begin, now)]
+        first, last = self._span
+        older = [(begin, first)] if begin < first else []
+        return [*older, (max(begin, last.plus(-_OVERLAP_SECONDS)), now)]
+
+    def _forget(self, now: Instant) -> None:
+        oldest = now.plus(-HOURS_MOST * 3600)
+        if self._span is not None and self._span[0] < oldest:
+            self._known = {key: moment for key, moment in self._known.items() if moment.at >= oldest}
+            self._span = (oldest, self._span[1])
+
+
+def ticks_before(store: Store, cluster: ClusterId, until: Instant, now: Instant) -> list[dict[str, Any]]:
+    """Whole entries of the hour up to a moment, the newest first."""
+    found: deque[Entry] = deque(maxlen=TICKS_MOST)
+    found.extend(entries(store, cluster, until.plus(-3600), min(until, now)))
+    return [entry.shown() for entry in reversed(found)]
+
+
+def acting_ticks(store: Store, cluster: ClusterId, moments: Iterable[Moment], until: Instant) -> list[dict[str, Any]]:
+    """Whole entries of the ticks that did something, the newest first."""
+    acted = [moment.at for moment in moments if moment.steps and moment.at <= until]
+    found = [entry for at in acted[-TICKS_MOST:] for entry in entries(store, cluster, at, at) if entry.steps]
+    return [entry.shown() for entry in reversed(found)]
+
+
+def moment_of(entry: Entry) -> Moment:
+    seen = entry.seen
+    return Moment(
+        at=entry.at,
+        kind=entry.kind,
+        workers=_whole(seen.get("workers")),
+        pending=_whole(seen.get("pending", "").partition(" ")[0]),
+        cpu=_number(seen.get("cpu")),
+        steps=tuple((str(step.get("kind", "")), _reason(step)) for step in entry.steps),
+        told=tuple(entry.told),
+        stopped=entry.stopped,
+        key=entry.key,
+        direction=_DIRECTIONS.get(seen.get("phase", "")),
+    )
+
+
+def _reason(step: Mapping[str, Any]) -> str:
+    """Why, and of which machine."""
+    about, because = step.get("instance"), str(step.get("because", ""))
+    return f"{about}: {because}" if about else because
+
+
+def spans(moments: Iterable[Moment]) -> list[dict[str, Any]]:
+    """Actions from begin to end; `end` is None while one is under way.
+
+    They follow from the steps. A tick that was cut short may have logged none: what the others saw fills in for it.
+    """
+    found: list[dict[str, Any]] = []
+    for moment in moments:
+        at, kinds = moment.at.iso(), {kind for kind, _ in moment.steps}
+        for kind, because in moment.steps:
+            if kind in _BEGINS:
+                found.append(_span(_BEGINS[kind], at, because))
+            elif kind in _ENDS:
+                direction, result = _ENDS[kind]
+                if not _is_open(found):
+                    found.append(_span(direction, at, because))
+                found[-1] |= {"end": at, "result": result}
+        if moment.direction and not _is_open(found) and not kinds & _ENDS.keys():
+            found.append(_span(moment.direction, at, "it was under way"))
+        elif moment.kind == "tick" and not moment.direction and _is_open(found) and not kinds & _BEGINS.keys():
+            found[-1] |= {"end": at, "result": "ended"}
+    return found
+
+
+def _span(direction: str, at: str, because: str) -> dict[str, Any]:
+    return {"kind": direction, "begin": at, "end": None, "result": None, "because": because}
+
+
+def _is_open(found: list[dict[str, Any]]) -> bool:
+    return bool(found) and found[-1]["end"] is None
+
+
+def marks(moments: Iterable[Moment]) -> list[dict[str, Any]]:
+    """What happens in a moment: spot takes a machine, a replacement is launched, …"""
+    return [
+        {"kind": _MARKS[kind], "at": moment.at.iso(), "because": because}
+        for moment in moments
+        for kind, because in moment.steps
+        if kind in _MARKS
+    ]
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value <= 1000 else None

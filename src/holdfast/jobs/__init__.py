@@ -1,0 +1,1 @@
+"""What GitHub told us: jobs, runs and deployments, from webhooks that come late, twice or out of order."""

@@ -1,0 +1,87 @@
+"""Jobs whose machine was taken: written down as it happens, and looked at until their run is dealt with.
+
+No index leads to them, and a walk along all jobs that ended would find them late. A note that nobody looks at expires.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from holdfast.jobs.budget import Budget
+from holdfast.jobs.facts import FAILED
+from holdfast.jobs.keys import JobKey, RunKey, run_key_of
+from holdfast.jobs.retry import RetryPolicy, Verdict, consider
+from holdfast.kernel.ids import InstallationId, JobId, joined_key
+from holdfast.kernel.instants import Instant
+from holdfast.ports.github import GitHub, GitHubRefused
+from holdfast.ports.store import Item, Key, Query, Store, every_item
+from holdfast.ports.store.tables import JOBS, LOGS, RUNS
+
+KEPT_SECONDS: Final = 7 * 86_400  # a job runs five days at most
+RETRY_CALLS_MOST: Final = 7  # to GitHub, by one `consider`
+_MOST: Final = 1000
+
+
+@dataclass
+class Retried:
+    """The runs that were run again; and why GitHub would not, if it would not."""
+
+    runs: list[RunKey] = field(default_factory=list)
+    refused: str = ""
+
+
+def note_interrupted(store: Store, job: JobKey, now: Instant) -> None:
+    """Look at this job's run when the job has ended."""
+    key = _note_key(job)
+    store.put(LOGS, {"pk": key.partition, "sk": str(key.sort), "ttl": now.epoch_seconds + KEPT_SECONDS})
+
+
+def retry_interrupted(
+    store: Store, github: GitHub, installation: InstallationId, policy: RetryPolicy, now: Instant, budget: Budget
+) -> Retried:
+    """Run again what is to be run again, as far as the budget goes."""
+    retried = Retried()
+    if not policy.is_enabled:
+        return retried
+    over: set[RunKey] = set()
+    for job_key, job in _noted(store, installation):
+        run = _ended_run(store, job_key, job)
+        if run is None:
+            continue
+        if run not in over and job is not None and job.get("conclusion") in FAILED:
+            if budget.calls < RETRY_CALLS_MOST:
+                break
+            budget.calls -= RETRY_CALLS_MOST
+            try:
+                verdict = consider(store, github, run, policy, now).verdict
+            except GitHubRefused as error:
+                retried.refused = str(error)
+                continue
+            if verdict is Verdict.NOT_YET:
+                continue
+            if verdict is Verdict.RETRY:
+                retried.runs.append(run)
+        over.add(run)
+        store.delete(LOGS, _note_key(job_key))  # it was run again, or never will be
+    return retried
+
+
+def _ended_run(store: Store, key: JobKey, job: Item | None) -> RunKey | None:
+    """The job's run, once the job and all others of the run have ended, and the run knows of it."""
+    if job is None or job.get("status") != "completed" or "GSI3-PK" not in job:
+        return None
+    found = run_key_of(job["GSI3-PK"])
+    run = store.get(RUNS, found.item) or {}
+    return found if key.job_id in run.get("done", ()) and not run.get("open") else None
+
+
+def _noted(store: Store, installation: InstallationId) -> Iterator[tuple[JobKey, Item | None]]:
+    notes = every_item(store, Query(LOGS, joined_key("github", "interrupted", installation)))
+    keys = [JobKey(installation, JobId(int(note["sk"]))) for note in islice(notes, _MOST)]
+    jobs = store.batch_get(JOBS, [key.item for key in keys], consistent=True) if keys else []
+    return zip(keys, jobs, strict=True)
+
+
+def _note_key(job: JobKey) -> Key:
+    return Key(joined_key("github", "interrupted", job.installation_id), str(job.job_id))

@@ -1,0 +1,81 @@
+"""The keys of the tracker's items. Each holds the installation: job ids of two GitHub servers may be the same."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId, joined_key
+from holdfast.ports.store import Key
+
+# Remembered: a job's events name the same few keys again and again. Typed: True is no 1.
+_joined: Final = lru_cache(maxsize=4096, typed=True)(joined_key)
+ONLY: Final = "v"  # the sort key where a partition has one item
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobKey:
+    installation_id: InstallationId
+    job_id: JobId
+
+    @property
+    def partition(self) -> str:
+        return _joined(self.installation_id, self.job_id)
+
+    @property
+    def item(self) -> Key:
+        return Key(self.partition, ONLY)
+
+    def __str__(self) -> str:
+        return self.partition
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RunKey:
+    """One attempt of a run: attempts are never mixed."""
+
+    installation_id: InstallationId
+    run_id: RunId
+    run_attempt: int
+
+    @property
+    def partition(self) -> str:
+        return _joined(self.installation_id, self.run_id, self.run_attempt)
+
+    @property
+    def item(self) -> Key:
+        return Key(self.partition, ONLY)
+
+    def __str__(self) -> str:
+        return self.partition
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DeploymentKey:
+    installation_id: InstallationId
+    deployment_id: DeploymentId
+
+    @property
+    def item(self) -> Key:
+        return Key(_joined(self.installation_id, self.deployment_id), ONLY)
+
+    def __str__(self) -> str:
+        return self.item.partition
+
+
+def by_status(installation: InstallationId, status: str) -> str:
+    return _joined(installation, status)
+
+
+def by_repository(installation: InstallationId, repo_full_name: str) -> str:
+    return _joined(installation, repo_full_name)
+
+
+def job_key_of(partition: str) -> JobKey:
+    """The key that an item's partition was made of."""
+    installation, job = partition.split("#")
+    return JobKey(InstallationId(int(installation)), JobId(int(job)))
+
+
+def run_key_of(partition: str) -> RunKey:
+    installation, run, attempt = partition.split("#")
+    return RunKey(InstallationId(int(installation)), RunId(int(run)), int(attempt))

@@ -1,0 +1,71 @@
+"""When GitHub sent a delivery, as far as its id tells.
+
+The ids seen so far are UUIDs of version 1, which hold the time at which they were made. Nobody promised that, so it is
+a hint: an id of another version, or with a time that cannot be, leaves the matter to the payload's own times.
+"""
+
+import uuid
+from functools import lru_cache
+from typing import Final
+
+from holdfast.kernel.instants import Instant
+
+_GREGORIAN_TO_UNIX_MS: Final = 12_219_292_800_000  # UUIDs count from October 1582
+# No job is older than GitHub. Within these bounds a time has four digits of a year, and its text sorts as it does.
+_FIRST: Final = Instant.from_iso("2000-01-01T00:00:00Z")
+_LAST: Final = Instant.from_iso("2500-01-01T00:00:00Z")
+_TEXT_MOST: Final = 40
+_EARLY_MS: Final = 60_000  # GitHub's own clocks differ a little
+_LATE_MS: Final = 60 * 86_400_000  # an approval may wait 30 days, a job queue for one and run for five
+
+
+@lru_cache(maxsize=1024)
+def made_at(delivery_id: str) -> Instant | None:
+    """The time in a UUID of version 1; None for any other text. Remembered: it is asked twice of each delivery."""
+    try:
+        found = uuid.UUID(delivery_id)
+    except ValueError:
+        return None
+    if found.version != 1:
+        return None
+    return Instant(found.time // 10_000 - _GREGORIAN_TO_UNIX_MS)
+
+
+def sent_at(delivery_id: str, created: Instant, latest_in_payload: Instant) -> Instant:
+    """A pure function of the delivery, so that the same one comes to the same time whenever it is looked at."""
+    made = made_at(delivery_id)
+    if made is None or not created.epoch_ms - _EARLY_MS <= made.epoch_ms <= created.epoch_ms + _LATE_MS:
+        return latest_in_payload
+    return made
+
+
+def is_too_old(delivery_id: str, now: Instant, most_seconds: float) -> bool:
+    """Whether the delivery was sent longer ago than GitHub would send it again: then somebody else does."""
+    made = made_at(delivery_id)
+    return made is not None and now.seconds_since(made) > most_seconds
+
+
+def seconds_text(text: str | None) -> str | None:
+    """A time that GitHub wrote, in the one form in which it is stored; None as for `parsed`."""
+    return None if text is None or len(text) > _TEXT_MOST else _seconds_text(text)
+
+
+def parsed(text: str | None) -> Instant | None:
+    """A time that GitHub wrote; None where there is none, or one that cannot be read."""
+    return None if text is None or len(text) > _TEXT_MOST else _parsed(text)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Instant | None:
+    """Remembered: a job's events name the same few times again and again."""
+    try:
+        found = Instant.from_iso(text)
+    except (ValueError, OverflowError):
+        return None
+    return found if _FIRST <= found <= _LAST else None
+
+
+@lru_cache(maxsize=4096)
+def _seconds_text(text: str) -> str | None:
+    found = _parsed(text)
+    return None if found is None else found.iso_seconds()

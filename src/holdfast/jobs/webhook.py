@@ -1,0 +1,129 @@
+"""A delivery at the door: is it small enough, is it GitHub's, is it JSON? Nothing is parsed before its sender is known.
+
+    raw body + headers → size → signature → media type → limits of JSON → Delivery
+
+What is refused here raises `Refused`, which says why in one word; the endpoint turns the word into its answer.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Self
+
+from holdfast.jobs.limits import BODY_BYTES_MOST, check_json
+from holdfast.kernel.errors import BadRequest, BadSetting
+from holdfast.kernel.text import cut
+
+SECRETS_MOST: Final = 2
+_HEADER_CHARACTERS_MOST: Final = 200
+_PREFIX: Final = b"sha256="
+_JSON: Final = "application/json"
+
+
+class Refusal(StrEnum):
+    UNSIGNED = "unsigned"  # no signature, or a wrong one (401)
+    TOO_LARGE = "too_large"  # 413
+    NOT_JSON = "not_json"  # another media type, or encoded content (415)
+    MALFORMED = "malformed"  # signed, but not JSON, past a limit of it, or without GitHub's headers (400)
+
+
+class Refused(BadRequest):
+    """The delivery was not taken in, and nothing was written. The same one is refused for ever."""
+
+    def __init__(self, refusal: Refusal, message: str) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSecrets:
+    """The secrets that GitHub may sign with: two while one replaces the other. Never shown."""
+
+    values: tuple[bytes, ...] = field(repr=False)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """One secret, or two with a comma between them."""
+        values = tuple(part.strip().encode() for part in text.split(","))
+        if not 1 <= len(values) <= SECRETS_MOST or not all(values):
+            raise BadSetting(
+                "GITHUB_WEBHOOK_SECRET: expected one secret, or two with a comma between them while they are rotated"
+            )
+        return cls(values)
+
+    def have_signed(self, body: bytes, signature: bytes) -> bool:
+        """Whether one of them made this signature. All are tried, and each comparison takes the same time."""
+        matches = [hmac.compare_digest(signature, _signature(secret, body)) for secret in self.values]
+        return any(matches)
+
+    def signature_of(self, body: bytes) -> str:
+        """The header that GitHub would send: for the simulated GitHub and for tests."""
+        return _signature(self.values[0], body).decode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One webhook that GitHub did send. `target` tells two hooks apart that were sent the same event."""
+
+    event: str
+    id: str
+    target: str
+    body: bytes = field(repr=False)
+
+    @property
+    def mark(self) -> str:
+        """Eight characters that stand for this delivery in the items it has changed."""
+        return short_mark(self.target, self.id)
+
+    @property
+    def body_mark(self) -> str:
+        """The same for the body: the delivery id is not signed, so one body may come again under another id."""
+        return short_mark(self.target, hashlib.sha256(self.body).hexdigest())
+
+
+def short_mark(*parts: str) -> str:
+    digest = hashlib.blake2b("\0".join(parts).encode(errors="replace"), digest_size=6).digest()
+    return base64.urlsafe_b64encode(digest).decode("ascii")
+
+
+def admitted(headers: Mapping[str, str], body: bytes, secrets: WebhookSecrets) -> Delivery:
+    """The delivery, if it is GitHub's and its body can be parsed safely. Header names in lower case."""
+    if len(body) > BODY_BYTES_MOST:
+        raise Refused(Refusal.TOO_LARGE, f"a body of {len(body)} bytes; at most {BODY_BYTES_MOST}")
+    # As bytes: comparing text that is not ASCII would raise, which is an answer of another kind.
+    signature = headers.get("x-hub-signature-256", "").encode("utf-8", "replace")
+    if not secrets.have_signed(body, signature):
+        raise Refused(Refusal.UNSIGNED, "X-Hub-Signature-256 is missing, or does not match the body")
+    _check_media_type(headers)
+    try:
+        check_json(body)
+    except BadRequest as error:
+        raise Refused(Refusal.MALFORMED, str(error)) from error
+    return Delivery(
+        event=_header(headers, "x-github-event"),
+        id=_header(headers, "x-github-delivery"),
+        target=headers.get("x-github-hook-installation-target-id", "")[:_HEADER_CHARACTERS_MOST],
+        body=body,
+    )
+
+
+def _signature(secret: bytes, body: bytes) -> bytes:
+    return _PREFIX + hmac.digest(secret, body, "sha256").hex().encode("ascii")
+
+
+def _check_media_type(headers: Mapping[str, str]) -> None:
+    media_type = headers.get("content-type", "")
+    if media_type != _JSON and media_type.partition(";")[0].strip().lower() != _JSON:
+        raise Refused(Refusal.NOT_JSON, f"content type {cut(media_type)!r}; expected {_JSON}")
+    if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+        raise Refused(Refusal.NOT_JSON, "encoded content; expected the body as it is")
+
+
+def _header(headers: Mapping[str, str], name: str) -> str:
+    value = headers.get(name, "")
+    if not value or len(value) > _HEADER_CHARACTERS_MOST or not value.isascii() or not value.isprintable():
+        raise Refused(Refusal.MALFORMED, f"header {name} is missing, or is not a short printable text")
+    return value

@@ -1,0 +1,114 @@
+"""GitHub, as far as it is asked: its log of deliveries, the jobs of a run, and to run failed jobs again.
+
+Everything else comes by webhook. Each call counts against a rate limit, so callers bring a budget. What a webhook holds
+is never followed as an address: calls name installations, repositories and numbers only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.kernel.errors import HoldfastError, Retryable
+from holdfast.kernel.ids import InstallationId, JobId, RunId
+from holdfast.kernel.instants import Instant
+
+
+class GitHubUnavailable(Retryable):
+    """No answer, or one of GitHub's own failures. What was asked for may or may not have been done."""
+
+
+class RateLimited(Retryable):
+    """Nothing was done; ask again at `until`."""
+
+    def __init__(self, message: str, until: Instant) -> None:
+        super().__init__(message)
+        self.until = until
+
+
+class GitHubRefused(HoldfastError):
+    """A definite no: nothing was done, and the same request is refused again."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One attempt to deliver a webhook. A redelivery has another id and the same guid."""
+
+    id: int
+    guid: str
+    delivered_at: Instant
+    is_redelivery: bool
+    status_code: int  # what we answered; 0: nothing
+    event: str
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status_code < 300
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPage:
+    """The newest first. No cursor: there is nothing older."""
+
+    records: Sequence[DeliveryRecord]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """The latest attempt of a run."""
+
+    run_id: RunId
+    run_attempt: int
+    status: str
+    conclusion: str | None
+    updated_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeen:
+    """A job as the API shows it; the times are GitHub's texts."""
+
+    id: JobId
+    run_id: RunId
+    run_attempt: int
+    status: str
+    conclusion: str | None = None
+    name: str | None = None
+    workflow_name: str | None = None
+    head_sha: str | None = None
+    head_branch: str | None = None
+    created_at: str | None = None
+    started_at: str | None = None
+    completed_at: str | None = None
+    labels: Sequence[str] = ()
+    runner_id: int | None = None
+    runner_name: str | None = None
+    runner_group_id: int | None = None
+
+
+class GitHub(Protocol):
+    def deliveries(self, cursor: str | None = None) -> DeliveryPage:
+        """The App's log of deliveries, which goes back three days. Up to 100 a page."""
+        ...
+
+    def redeliver(self, delivery_id: int) -> None:
+        """Ask for one more attempt. Twice is two attempts, which do no harm."""
+        ...
+
+    def run(self, installation: InstallationId, repository: str, run_id: RunId) -> RunSeen | None:
+        """The run, or None if GitHub does not know it."""
+        ...
+
+    def jobs_of_run(
+        self, installation: InstallationId, repository: str, run_id: RunId, run_attempt: int, page: int = 1
+    ) -> Sequence[JobSeen]:
+        """The jobs of one attempt, up to 100 a page; an empty page is past the end."""
+        ...
+
+    def rerun_failed_jobs(self, installation: InstallationId, repository: str, run_id: RunId) -> None:
+        """Start the next attempt, with the jobs that failed. Refused while an attempt is under way."""
+        ...

@@ -1,0 +1,17 @@
+"""Checkers: each watches the world from outside and holds it to one invariant of the protocol.
+
+They are fed by events, and remember what they need: none looks at the whole world at each call.
+"""
+
+from holdfast.simulator.checkers.base import Checker, Violation
+from holdfast.simulator.checkers.draining import CHECKERS as DRAINING
+from holdfast.simulator.checkers.jobs import CHECKERS as JOBS
+from holdfast.simulator.checkers.launching import CHECKERS as LAUNCHING
+from holdfast.simulator.checkers.lease import CHECKERS as LEASE
+from holdfast.simulator.checkers.liveness import CHECKERS as LIVENESS
+from holdfast.simulator.checkers.spot import CHECKERS as SPOT
+from holdfast.simulator.checkers.terminating import CHECKERS as TERMINATING
+
+EVERY: tuple[type[Checker], ...] = (*LEASE, *LAUNCHING, *TERMINATING, *DRAINING, *SPOT, *LIVENESS, *JOBS)
+
+__all__ = ["EVERY", "JOBS", "Checker", "Violation"]

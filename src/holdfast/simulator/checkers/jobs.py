@@ -1,0 +1,304 @@
+"""GitHub's jobs: what the tracker stores of them, against what GitHub knows.
+
+Attribute names are written down once more on purpose: what checks the program does not take its word for them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from holdfast.kernel.ids import JobId, RunId
+from holdfast.ports.store import Item
+from holdfast.ports.store.values import item_bytes
+from holdfast.simulator.checkers.base import Checker, Violation
+from holdfast.simulator.facts import Facts
+from holdfast.simulator.github import FAILED
+from holdfast.simulator.github_objects import Sent, SimJob, SimRun
+from holdfast.simulator.process import Process
+
+ITEM_BYTES_MOST: Final = 4096
+_INDEXES: Final = ("GSI1-PK", "GSI2-PK", "GSI3-PK")
+_RUN_STATUSES: Final = ("queued", "in_progress", "completed")
+_NEXT: Final[Mapping[str, tuple[str, ...]]] = {  # of the retry of an attempt
+    "unclaimed": ("intended",),
+    "intended": ("requested", "refused"),
+    "requested": (),
+    "refused": (),
+}
+
+
+class JobChecker(Checker):
+    """A checker of the job tracker's; it is only there where there is a GitHub."""
+
+    def __init__(self, facts: Facts, report: Callable[[Violation], None]) -> None:
+        super().__init__(facts, report)
+        if facts.jobs is None:
+            raise ValueError(f"{self.name} needs a GitHub to compare with")
+        self.jobs = facts.jobs
+
+
+class OncePerDelivery(JobChecker):
+    name = "OncePerDelivery"
+    says = "no two events of a job share a key, no delivery is twice in its history, and none is forgotten"
+
+    def job_written(self, by: Process, old: Item, new: Item) -> None:
+        if len(new.get("dl", ())) < len(old.get("dl", ())):
+            self.fail(by, f"job {new['PK']} forgot a delivery")
+
+    def event_written(self, by: Process, old: Item, new: Item) -> None:
+        if old and old.get("delivery") != new.get("delivery"):
+            self.fail(by, f"two events of job {new['PK']} share the key {new['SK']}")
+
+    def healed(self) -> None:
+        for job in self.jobs.github.jobs.values():
+            seen = [entry["delivery"] for entry in self.jobs.history(job) if "delivery" in entry]
+            if len(seen) != len(set(seen)):
+                self.fail(None, f"job {job.id} has a delivery twice in its history")
+
+
+class NoFactLost(JobChecker):
+    name = "NoFactLost"
+    says = "a webhook that was acknowledged is stored; in the end every job and every review is, whatever was lost"
+
+    def acknowledged(self, by: Process, sent: Sent) -> None:
+        if sent.event == "workflow_job" and sent.job and not self.jobs.is_told(sent.job, sent.guid):
+            self.fail(by, f"{sent.action} of job {sent.job.id} was acknowledged, and is not in its history")
+        if sent.event == "workflow_run" and "status" not in self.jobs.run_item(sent.run, sent.run_attempt):
+            self.fail(by, f"{sent.action} of run {sent.run.id} was acknowledged, and its status is not stored")
+
+    def healed(self) -> None:
+        for job in self.jobs.settled_jobs(self.facts.now()):
+            if self.jobs.job_item(job) is None:
+                self.fail(None, f"job {job.id} ({job.name}) is not known")
+            elif job.review is not None:
+                self._find_review(job)
+
+    def _find_review(self, job: SimJob) -> None:
+        found = self.jobs.deployment_item(job).get("status")
+        if found != job.review and self.jobs.plan.reads_log:
+            self.fail(None, f"the deployment of job {job.id} was {job.review}, and is {found}")
+
+
+class StatusMonotone(JobChecker):
+    name = "StatusMonotone"
+    says = "the status of a job or of a run never goes backwards"
+
+    def job_written(self, by: Process, old: Item, new: Item) -> None:
+        if new.get("rk", 0) < old.get("rk", 0):
+            self.fail(by, f"{new['PK']} went from {old.get('status')} ({old['rk']}) to {new.get('status')}")
+
+    run_written = job_written
+
+
+class CountersExact(JobChecker):
+    name = "CountersExact"
+    says = "no job is open and done, or failed and not done; in the end a run counts the jobs that GitHub has"
+
+    def run_written(self, by: Process, old: Item, new: Item) -> None:
+        opened, done, failed = (set(new.get(name, ())) for name in ("open", "done", "failed"))
+        if opened & done:
+            self.fail(by, f"run {new['PK']}: open and done are {sorted(opened & done)}")
+        if not failed <= done:
+            self.fail(by, f"run {new['PK']}: failed and not done are {sorted(failed - done)}")
+
+    def healed(self) -> None:
+        for run, attempt, jobs in self.jobs.settled_attempts(self.facts.now()):
+            states = {job.id: self.jobs.state_of(job) for job in jobs}
+            done = {job for job, (status, _) in states.items() if status == "completed"}
+            failed = {job for job, (_, conclusion) in states.items() if conclusion in FAILED}
+            wanted = {"open": set(states) - done, "done": done, "failed": failed}
+            item = self.jobs.run_item(run, attempt)
+            for name, ids in wanted.items():
+                if set(item.get(name, ())) != ids:
+                    found = sorted(item.get(name, ()))
+                    self.fail(None, f"run {run.id}, attempt {attempt}: {name} are {found}; GitHub says {sorted(ids)}")
+
+
+class IndexAgrees(JobChecker):
+    name = "IndexAgrees"
+    says = "a job is in the index of its status, and once GitHub told of it, in all three"
+
+    def job_written(self, by: Process, old: Item, new: Item) -> None:
+        installation = new["PK"].partition("#")[0]
+        if "status" in new and new.get("GSI1-PK") != f"{installation}#{new['status']}":
+            self.fail(by, f"job {new['PK']} is {new['status']}, and in the index {new.get('GSI1-PK')}")
+        missing = [name for name in _INDEXES if name not in new]
+        if "created_at" in new and missing:
+            self.fail(by, f"job {new['PK']} is not in {', '.join(missing)}")
+
+
+class AttemptIsolated(JobChecker):
+    name = "AttemptIsolated"
+    says = "a job stays with its own attempt of its run, and a run counts no job of another"
+
+    def job_written(self, by: Process, old: Item, new: Item) -> None:
+        job = self.jobs.github.jobs.get(JobId(int(new["PK"].split("#")[1])))
+        where = new.get("GSI3-PK", "")
+        if job is not None and where and not where.endswith(f"#{job.run_id}#{job.run_attempt}"):
+            self.fail(by, f"job {job.id} of run {job.run_id}, attempt {job.run_attempt}, is in {where}")
+
+    def run_written(self, by: Process, old: Item, new: Item) -> None:
+        _, run, attempt = new["PK"].split("#")
+        for number in {*new.get("open", ()), *new.get("done", ())} - {*old.get("open", ()), *old.get("done", ())}:
+            job = self.jobs.github.jobs.get(JobId(number))
+            if job is not None and (str(job.run_id), str(job.run_attempt)) != (run, attempt):
+                self.fail(by, f"run {run}, attempt {attempt}, counts job {number} of another")
+
+
+class TenantIsolated(JobChecker):
+    name = "TenantIsolated"
+    says = "what is stored of a job stays in its own installation"
+
+    def job_written(self, by: Process, old: Item, new: Item) -> None:
+        installation, number = new["PK"].split("#")
+        others = sorted({new[name].partition("#")[0] for name in _INDEXES if name in new} - {installation})
+        if others:
+            self.fail(by, f"job {new['PK']} is in an index of installation {', '.join(others)}")
+        job = self.jobs.github.jobs.get(JobId(int(number)))
+        if job is not None and new["PK"] != self.jobs.key_of(job):
+            self.fail(by, f"job {self.jobs.key_of(job)} was stored as {new['PK']}")
+
+
+class DecisionOnce(JobChecker):
+    name = "DecisionOnce"
+    says = "a deployment is approved or rejected once, and stays so"
+
+    def deployment_written(self, by: Process, old: Item, new: Item) -> None:
+        before, after = old.get("status", "pending"), new.get("status")
+        if before not in ("pending", after):
+            self.fail(by, f"deployment {new['PK']} went from {before} to {after}")
+
+
+class ItemBound(JobChecker):
+    name = "ItemBound"
+    says = "what is stored of a job stays below 4 KB"
+
+    def job_written(self, by: Process, old: Item, new: Item) -> None:
+        size = item_bytes(new)
+        if size >= ITEM_BYTES_MOST:
+            self.fail(by, f"job {new['PK']} takes {size} bytes")
+
+
+class RunDoneOnce(JobChecker):
+    name = "RunDoneOnce"
+    says = "that an attempt is run again is claimed once and settled once, and in the end no claim is open"
+
+    def run_written(self, by: Process, old: Item, new: Item) -> None:
+        before, after = (item.get("retry", {}).get("state", "unclaimed") for item in (old, new))
+        if before != after and after not in _NEXT[before]:
+            self.fail(by, f"the retry of run {new['PK']} was {before}, and is {after}")
+
+    def healed(self) -> None:
+        for run, attempt, _ in self.jobs.settled_attempts(self.facts.now()):
+            if self.jobs.run_item(run, attempt).get("retry", {}).get("state") == "intended":
+                self.fail(None, f"run {run.id}, attempt {attempt}: its retry was claimed, and never settled")
+
+
+class RetryOnce(JobChecker):
+    name = "RetryOnce"
+    says = "we have GitHub run an attempt again only under a claim that was stored before, unless we slept for a minute"
+
+    def ran_again(self, by: Process, run: SimRun, attempt: int) -> None:
+        # Nothing can fence GitHub: who slept through a whole attempt asks for the next one.
+        is_late = self.facts.now().seconds_since(by.started) >= 60
+        if (run.id, attempt) not in self.jobs.claimed and not is_late:
+            self.fail(by, f"attempt {attempt} of run {run.id} was run again, and nobody had claimed it")
+
+
+class RetryJust(JobChecker):
+    name = "RetryJust"
+    says = "we have an attempt run again only if spot took the machines of all its failed jobs"
+
+    def ran_again(self, by: Process, run: SimRun, attempt: int) -> None:
+        if (run.id, attempt) not in self.jobs.claimed:
+            return
+        failed = {job.id for job in run.jobs_of(attempt) if job.conclusion in FAILED}
+        if not failed or not failed <= self.jobs.interrupted:
+            others = sorted(failed - self.jobs.interrupted)
+            self.fail(by, f"attempt {attempt} of run {run.id} was run again, and spot did not take {others}")
+
+
+class RetryOnDemand(JobChecker):
+    name = "RetryOnDemand"
+    says = "the jobs of an attempt that we had run again get on-demand machines"
+
+    def scheduled(self, by: Process, job: SimJob, market: str) -> None:
+        before = (RunId(job.run_id), job.run_attempt - 1)
+        if before in self.jobs.run_again and market != "on-demand":
+            self.fail(by, f"job {job.id} got a {market} machine, and spot had taken the one before")
+
+
+class RetryLive(JobChecker):
+    name = "RetryLive"
+    says = "in the end no attempt is left of which spot alone took jobs, and which could have been run again"
+
+    def healed(self) -> None:
+        for run, attempt, jobs in self.jobs.settled_attempts(self.facts.now()):
+            failed = [job for job in jobs if job.conclusion in FAILED]
+            if attempt != run.attempt or run.status != "completed" or attempt >= 3 or not failed:
+                continue
+            if all(job.id in self.jobs.interrupted and not job.environment for job in failed):
+                retry = self.jobs.run_item(run, attempt).get("retry")
+                self.fail(None, f"run {run.id} failed by spot in attempt {attempt}, and was not run again: {retry}")
+
+
+class CursorKept(JobChecker):
+    name = "CursorKept"
+    says = "the cursor in GitHub's log never goes back, and passes no failed delivery that was not asked for again"
+
+    def cursor_moved(self, by: Process, old: Item, new: Item) -> None:
+        before, after = old.get("high", 0), new.get("high", 0)
+        if after < before:
+            self.fail(by, f"the cursor went back from {before} to {after}")
+        if after == before:
+            return
+        github = self.jobs.github
+        passed = []
+        for record in reversed(github.log):
+            if record.id <= before:
+                break
+            if record.id <= after and not record.is_success and record.guid not in github.asked:
+                passed.append(record)
+        succeeded = {record.guid for record in github.log if record.is_success} if passed else set()
+        for record in passed:
+            if record.guid not in succeeded:
+                self.fail(by, f"the cursor passed delivery {record.id}, which failed and was not asked for again")
+
+
+class NoSilentStuck(JobChecker):
+    name = "NoSilentStuck"
+    says = "in the end each job is stored with the status and the conclusion that it has at GitHub"
+
+    def healed(self) -> None:
+        for job in self.jobs.settled_jobs(self.facts.now()):
+            item = self.jobs.job_item(job)
+            if item is None:
+                continue  # NoFactLost tells
+            ours = (item.get("status"), item.get("conclusion"))
+            ours = ("queued", None) if ours == ("scheduled", None) else ours
+            theirs = self.jobs.state_of(job)
+            if ours != theirs:
+                self.fail(None, f"job {job.id} is stored as {_words(ours)}, and is {_words(theirs)}")
+
+
+def _words(state: tuple[str | None, str | None]) -> str:
+    return " with ".join(each or "nothing" for each in state if each or each is state[0])
+
+
+CHECKERS: tuple[type[Checker], ...] = (
+    OncePerDelivery,
+    NoFactLost,
+    StatusMonotone,
+    CountersExact,
+    IndexAgrees,
+    AttemptIsolated,
+    TenantIsolated,
+    DecisionOnce,
+    ItemBound,
+    RunDoneOnce,
+    RetryOnce,
+    RetryJust,
+    RetryOnDemand,
+    RetryLive,
+    CursorKept,
+    NoSilentStuck,
+)

@@ -1,0 +1,74 @@
+"""Dying at every call: a scenario is run once undisturbed, and then again for each of its calls and each way to die.
+
+Then two deaths in a row: whoever comes after the first dies as well, at each of its own calls.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.simulator.faults import Fault, Kind, ScriptedFaults
+from holdfast.simulator.run import Outcome, Program, Run
+from holdfast.simulator.swarm import Setup
+
+WAYS: Final = (Kind.KILL_BEFORE, Kind.KILL_AFTER, Kind.LOST)
+EFFECTS: Final = frozenset(
+    {
+        *("update", "transact", "put", "delete"),
+        *("launch", "terminate", "change_node", "evict", "delete_node", "delete_secret"),
+        *("redeliver", "rerun_failed_jobs"),
+    }
+)
+Call = tuple[str, int, str, str]  # process, number of the call, port, method
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Something goes wrong at one call."""
+
+    call: Call
+    way: Kind
+
+    def __str__(self) -> str:
+        process, number, port, method = self.call
+        return f"{self.way} at {process}, call {number}: {port}.{method}"
+
+
+def calls_of(program: Program, setup: Setup) -> list[Call]:
+    """The calls of an undisturbed run, up to the end of the last process that changed anything but the log."""
+    calls = Run(program, setup, ScriptedFaults({}), recorded=True).outcome().calls
+    changing = [process for process, _, _, method in calls if method in EFFECTS and method != "put"]
+    last = max(position for position, call in enumerate(calls) if call[0] == changing[-1])
+    return calls[: last + 1]
+
+
+def deaths_of(calls: list[Call]) -> Iterator[Death]:
+    """Each call, each way. A call that changes nothing can lose its answer as well."""
+    for call in calls:
+        for way in WAYS:
+            yield Death(call, way)
+
+
+def outcome_with(program: Program, setup: Setup, *deaths: Death, recorded: bool = False) -> Outcome:
+    script = {(death.call[0], death.call[1]): Fault(death.way) for death in deaths}
+    return Run(program, setup, ScriptedFaults(script), recorded=recorded).outcome()
+
+
+def second_deaths(program: Program, setup: Setup, first: Death) -> Iterator[Death]:
+    """The deaths of the process that comes after one that was killed, at each of its calls."""
+    calls = outcome_with(program, setup, first, recorded=True).calls
+    names = list(dict.fromkeys(call[0] for call in calls))
+    following = names[names.index(first.call[0]) + 1 :][:1]
+    for call in calls:
+        if call[0] in following:
+            yield Death(call, Kind.KILL_BEFORE)
+            if call[3] in EFFECTS:  # after a call that changed nothing is before the next one
+                yield Death(call, Kind.KILL_AFTER)
+
+
+def first_deaths(calls: list[Call]) -> Iterator[Death]:
+    """Before and after each call that changes something: to die between them, at a read, is the same."""
+    for call in calls:
+        if call[3] in EFFECTS:
+            yield Death(call, Kind.KILL_BEFORE)
+            yield Death(call, Kind.KILL_AFTER)

@@ -1,0 +1,150 @@
+"""An ordinary day in the simulated cluster: load that comes and goes, bursts, spot taken back, a zone that is sold out.
+
+Everything is drawn from the world's own chance, and every event is a bound method, so that a world can be kept in a
+file with its future.
+"""
+
+import math
+from functools import partial
+from typing import Any, Final
+
+from holdfast.kernel.ids import InstanceId
+from holdfast.ports.machines import Machine, Market
+from holdfast.simulator.k3s import Workload
+from holdfast.simulator.organisation import Organisation
+from holdfast.simulator.world import World
+
+_MINUTE: Final = 60.0
+_HOUR: Final = 3600.0
+_DAY_SECONDS: Final = 86_400
+# Name, pods at night, pods added at noon: a shop, its search, and what works through the orders.
+_SERVICES: Final = (("shop", 8, 22), ("search", 4, 10), ("orders", 3, 8))
+_SPOT_EVERY: Final = (1.5 * _HOUR, 5 * _HOUR)
+_BATCH_EVERY: Final = (2 * _HOUR, 6 * _HOUR)
+_SOLD_OUT_EVERY: Final = (6 * _HOUR, 14 * _HOUR)
+
+
+class DailyLife:
+    """What happens in a world by itself, and what can be made to happen. `events` are EventBridge's, until taken."""
+
+    def __init__(self, world: World, instance_types: tuple[str, ...], seed: int = 1) -> None:
+        self.world = world
+        self.organisation = Organisation(world.timeline, seed)
+        self.events: list[dict[str, Any]] = []
+        self._types = instance_types
+        world.ec2.on_notice = self._warn
+        self._breathe()
+        self._later(_SPOT_EVERY, self._take_spot)
+        self._later(_BATCH_EVERY, self._start_batch)
+        self._later(_SOLD_OUT_EVERY, self._sell_out)
+
+    # What somebody may order: each says in words what was done
+
+    def interrupt_one(self) -> str:
+        """EC2 takes one spot machine back, with its two minutes of notice."""
+        spot = [m for m in self.world.ec2.all_machines() if m.market is Market.SPOT and not m.is_gone]
+        if not spot:
+            return "there is no spot machine to take"
+        chosen = self.world.chance.choice(spot)
+        self.world.ec2.interrupt(chosen.id)
+        return f"EC2 gave notice to {chosen.id} in {chosen.zone}"
+
+    def sell_out_zone(self, zone: str, minutes: float = 60) -> str:
+        """A zone has no machine of any market for a while."""
+        if zone not in {subnet.zone for subnet in self.world.subnets}:
+            return f"there is no zone {zone}"
+        self._stock(zone, is_there=False)
+        self.world.timeline.after(minutes * _MINUTE, partial(self._stock, zone, is_there=True))
+        return f"{zone} is sold out for {minutes:g} minutes"
+
+    def burst(self, pods: int = 30, minutes: float = 30) -> str:
+        """Many pods at once, gone again after a while."""
+        self.world.k3s.run(Workload("burst", pods, namespace="batch", controller="Job"))
+        self.world.timeline.after(minutes * _MINUTE, self._end_burst)
+        return f"{pods} pods for {minutes:g} minutes"
+
+    def break_one(self) -> str:
+        """A machine ends without notice."""
+        running = [m for m in self.world.ec2.all_machines() if not m.is_gone]
+        if not running:
+            return "there is no machine to break"
+        chosen = self.world.chance.choice(running)
+        self.world.ec2.break_down(chosen.id)
+        return f"{chosen.id} in {chosen.zone} broke down"
+
+    def blind(self, minutes: float = 10) -> str:
+        """Prometheus does not answer for a while."""
+        self.world.prometheus.is_away = True
+        self.world.timeline.after(minutes * _MINUTE, self._see)
+        return f"Prometheus is away for {minutes:g} minutes"
+
+    def _see(self) -> None:
+        self.world.prometheus.is_away = False
+
+    def _end_burst(self) -> None:
+        self.world.k3s.run(Workload("burst", 0, namespace="batch", controller="Job"))
+
+    def _stock(self, zone: str, *, is_there: bool) -> None:
+        for instance_type in self._types:
+            for market in Market:
+                (self.world.ec2.restock if is_there else self.world.ec2.run_out)(instance_type, zone, market)
+
+    # An ordinary day
+
+    def _breathe(self) -> None:
+        """As many pods as the hour wants, give or take a few."""
+        seconds = self.world.timeline.now().epoch_seconds % _DAY_SECONDS
+        day = (1 - math.cos(2 * math.pi * seconds / _DAY_SECONDS)) / 2  # 0 at midnight, 1 at noon
+        for name, night, noon in _SERVICES:
+            wobble = self.world.chance.uniform(-1.0, 1.0)
+            pods = max(1, round(night + noon * day + wobble))
+            self.world.k3s.run(Workload(name, pods, max_unavailable=2))
+        self.world.timeline.after(5 * _MINUTE, self._breathe)
+
+    def _start_batch(self) -> None:
+        pods = self.world.chance.randint(8, 25)
+        self.world.k3s.run(Workload("report", pods, namespace="batch", controller="Job"))
+        self.world.timeline.after(self.world.chance.uniform(20 * _MINUTE, 50 * _MINUTE), self._end_batch)
+
+    def _end_batch(self) -> None:
+        self.world.k3s.run(Workload("report", 0, namespace="batch", controller="Job"))
+        self._later(_BATCH_EVERY, self._start_batch)
+
+    def _take_spot(self) -> None:
+        """Sometimes a hint first, and sometimes nothing comes of it."""
+        spot = [m for m in self.world.ec2.all_machines() if m.market is Market.SPOT and not m.is_gone]
+        if spot:
+            chosen = self.world.chance.choice(spot)
+            is_taken = self.world.chance.random() < 0.7
+            if self.world.chance.random() < 0.5 or not is_taken:
+                self._tell("EC2 Instance Rebalance Recommendation", chosen.id)
+            if is_taken:
+                self.world.timeline.after(self.world.chance.uniform(0, 600), partial(self._interrupt, chosen.id))
+        self._later(_SPOT_EVERY, self._take_spot)
+
+    def _interrupt(self, machine: InstanceId) -> None:
+        if any(m.id == machine and not m.is_gone for m in self.world.ec2.all_machines()):
+            self.world.ec2.interrupt(machine)
+
+    def _warn(self, machine: Machine) -> None:
+        self._tell("EC2 Spot Instance Interruption Warning", machine.id)
+
+    def _tell(self, kind: str, machine: InstanceId) -> None:
+        at = self.world.timeline.now().iso_seconds()
+        event = {"source": "aws.ec2", "detail-type": kind, "time": at, "detail": {"instance-id": machine}}
+        self.events.append(event)
+
+    def _sell_out(self) -> None:
+        """One zone has no spot for a while, of any type."""
+        zone = self.world.chance.choice(self.world.subnets).zone
+        for instance_type in self._types:
+            self.world.ec2.run_out(instance_type, zone, Market.SPOT)
+        self.world.timeline.after(self.world.chance.uniform(_HOUR, 3 * _HOUR), partial(self._restock, zone))
+
+    def _restock(self, zone: str) -> None:
+        for instance_type in self._types:
+            self.world.ec2.restock(instance_type, zone, Market.SPOT)
+        self._later(_SOLD_OUT_EVERY, self._sell_out)
+
+    def _later(self, span: tuple[float, float], event: Any) -> None:
+        self.world.timeline.after(self.world.chance.uniform(*span), event)

@@ -1,0 +1,104 @@
+"""Processes: invocations that run at the same time over one world, in one thread.
+
+Each is a greenlet that gives way at every call through a port, so production code stays plain and synchronous. The
+timeline decides who goes on: whoever waits is an event on it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from greenlet import getcurrent, greenlet
+
+from holdfast.kernel.errors import Retryable
+from holdfast.kernel.instants import Instant
+from holdfast.simulator.gate import Killed
+from holdfast.simulator.timeline import Timeline
+
+
+class Process:
+    """One invocation. `looked` is when it last read the cluster's state; `faults` counts what befell it."""
+
+    def __init__(self, name: str, number: int, now: Instant, subject: str = "") -> None:
+        self.name = name
+        self.number = number
+        self.subject = subject  # the machine that an event is about
+        self.started = now
+        self.looked = now
+        self.calls = 0
+        self.faults = 0
+        self.is_dead = False
+        self.saw_old_list = False
+        self.offset_seconds = 0.0
+        self.fiber: greenlet | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ProcessClock:
+    """Implements `holdfast.ports.clock.Clock`: the time as one process reads it."""
+
+    def __init__(self, scheduler: "Scheduler", process: Process) -> None:
+        self._scheduler = scheduler
+        self._process = process
+        self._timeline = scheduler.timeline
+
+    def now(self) -> Instant:
+        now = self._timeline.now()
+        offset = self._process.offset_seconds
+        return now.plus(offset) if offset else now
+
+    def monotonic_seconds(self) -> float:
+        return self._timeline.monotonic_seconds()
+
+    def sleep(self, seconds: float) -> None:
+        self._scheduler.on_sleep(self._process)
+        self._scheduler.wait(self._process, seconds)
+
+
+class Scheduler:
+    """Runs processes. Made in the greenlet that runs the timeline: that is where the others go back to."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.on_sleep: Callable[[Process], None] = lambda _: None
+        self.on_end: Callable[[Process, BaseException | None], None] = lambda _process, _error: None
+        self.on_step: Callable[[], None] = lambda: None  # in the greenlet of the timeline, after each step of a process
+        self._hub = getcurrent()
+        self._alive: dict[int, Process] = {}
+
+    def start(self, process: Process, work: Callable[[], None]) -> None:
+        process.fiber = greenlet(partial(self._body, process, work), self._hub)
+        self._alive[process.number] = process
+        process.fiber.switch()
+        self.on_step()
+
+    def wait(self, process: Process, seconds: float) -> None:
+        """Called by a process: the others run, and it goes on so many seconds later, unless it was killed."""
+        self.timeline.after(seconds, partial(self._resume, process))
+        self._hub.switch()
+        if process.is_dead:
+            raise Killed
+
+    def end_all(self) -> None:
+        """The world ends: whoever still waits never goes on."""
+        for process in list(self._alive.values()):
+            process.is_dead = True
+            if process.fiber is not None and not process.fiber.dead:
+                process.fiber.throw(Killed)
+
+    def _resume(self, process: Process) -> None:
+        if process.fiber is not None and not process.fiber.dead:
+            process.fiber.switch()
+            self.on_step()
+
+    def _body(self, process: Process, work: Callable[[], None]) -> None:
+        error: BaseException | None = None
+        try:
+            work()
+        except (Killed, Retryable) as ended:
+            error = ended
+        except Exception as crashed:
+            error = crashed
+        del self._alive[process.number]
+        self.on_end(process, error)

@@ -1,0 +1,377 @@
+"""One run: a world, the invocations over it, the faults of its seed, and the checkers that watch.
+
+Four hours with faults, in which nothing unsafe may happen; then the world heals, and within two hours everything must
+have settled.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from holdfast.kernel.ids import InstanceId
+from holdfast.kernel.instants import Instant
+from holdfast.ports.clock import Clock
+from holdfast.ports.machines import Machine, Market
+from holdfast.ports.store import Store
+from holdfast.ports.store.tables import STATE
+from holdfast.simulator import marks
+from holdfast.simulator.calls import Calls, Ports
+from holdfast.simulator.checkers import EVERY, Checker, Violation
+from holdfast.simulator.checkers.launching import OneRun
+from holdfast.simulator.checkers.liveness import Converges
+from holdfast.simulator.ec2 import Ec2Habits
+from holdfast.simulator.facts import Facts
+from holdfast.simulator.faults import DrawnFaults, Faults, Kind, ScriptedFaults
+from holdfast.simulator.job_facts import JobFacts
+from holdfast.simulator.post import PostedGitHub
+from holdfast.simulator.process import Process, Scheduler
+from holdfast.simulator.story import Story
+from holdfast.simulator.swarm import Setup
+from holdfast.simulator.tracking import TrackerProgram, Tracking
+from holdfast.simulator.troubles import Troubles
+from holdfast.simulator.watch import Marks, Watch
+from holdfast.simulator.world import ZONES, Bootstrap, World
+
+CLUSTER: Final = "cluster"
+TAGS: Final = {"Cluster": "k3s", "Role": "worker"}
+TICK_SECONDS: Final = 60
+
+
+class Program(TrackerProgram, Protocol):
+    """What is run over the world. Each call is one invocation, over ports of its own."""
+
+    def open_store(self, clock: Clock) -> Store: ...
+
+    def tick(self, ports: Ports, setup: Setup, subnets: Sequence[str], owner: str) -> None: ...
+
+    def take_event(
+        self, ports: Ports, setup: Setup, subnets: Sequence[str], owner: str, event: Mapping[str, Any]
+    ) -> None: ...
+
+
+@dataclass
+class Sample:
+    """The cluster at one moment, for a plot."""
+
+    at_seconds: float
+    workers: int
+    joining: int
+    pending: int
+    cpu: float
+    spot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """What GitHub had to tell."""
+
+    runs: int = 0
+    jobs: int = 0
+    webhooks: int = 0
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    setup: Setup
+    violations: list[tuple[Violation, int]]
+    port_calls: int
+    faults: Counter[Kind]
+    fault_names: list[str]
+    story: Story
+    began: Instant
+    marks: Marks
+    samples: list[Sample] = field(default_factory=list)
+    calls: list[tuple[str, int, str, str]] = field(default_factory=list)
+    tracked: Tracked = field(default_factory=Tracked)
+
+    @property
+    def invariants(self) -> list[str]:
+        """The invariants that did not hold, in the order in which they broke."""
+        return list(dict.fromkeys(violation.invariant for violation, _ in self.violations))
+
+    @property
+    def virtual_days(self) -> float:
+        return self.setup.seconds / 86_400
+
+
+class Stopped(Exception):
+    """A violation was found, and one is enough."""
+
+
+class Run:
+    """Built for one setup, run once."""
+
+    def __init__(
+        self,
+        program: Program,
+        setup: Setup,
+        faults: DrawnFaults | ScriptedFaults | None = None,
+        *,
+        checkers: Sequence[type[Checker]] = EVERY,
+        stop_at_first: bool = True,
+        sampled: bool = False,
+        recorded: bool = False,
+    ) -> None:
+        self.setup = setup
+        self._program = program
+        self._faults: Faults = faults or DrawnFaults(setup.seed, setup.rates)
+        self._stop_at_first = stop_at_first
+        self._sampled = sampled
+        self._begin_world()
+        self.story = Story()
+        self._begin_watch(checkers)
+        self.scheduler = Scheduler(self.world.timeline)
+        self.scheduler.on_sleep = self.watch.slept
+        self.scheduler.on_end = self.watch.ended
+        self.scheduler.on_step = self._stop_if_violated
+        self.calls = Calls(self.world, self.store, self.scheduler, self._faults, self.watch, CLUSTER)
+        self.calls.record = [] if recorded else None
+        self._processes = 0
+        self._events = 0
+        self.samples: list[Sample] = []
+        self._schedule()
+        self._track()
+
+    def outcome(self) -> Outcome:
+        """Run it to its end, or to its first violation."""
+        try:
+            self.run_until(self.setup.safety_seconds)
+            self._heal()
+            self.run_until(self.setup.seconds)
+            self.watch.healed()
+        except Stopped:
+            pass
+        return self.ended()
+
+    def run_until(self, seconds: float) -> None:
+        """Let everything happen that is due by then; Stopped at the first violation."""
+        self.world.timeline.run_until(self._start.plus(seconds))
+
+    def ended(self) -> Outcome:
+        """Whoever still runs is killed; what came of it so far."""
+        self._ended = True
+        self.scheduler.end_all()
+        faults: Any = self._faults
+        return Outcome(
+            self.setup,
+            self.watch.violations,
+            self.calls.count,
+            faults.happened,
+            faults.names,
+            self.story,
+            self._start,
+            self.watch.marks,
+            self.samples,
+            self.calls.record or [],
+            self._tracked(),
+        )
+
+    def _tracked(self) -> Tracked:
+        github = self.github
+        return Tracked(len(github.runs), len(github.jobs), github.delivered) if github else Tracked()
+
+    # Beginning
+
+    def _begin_world(self) -> None:
+        setup = self.setup
+        bootstrap = Bootstrap(marks.INSTANCE, marks.TAINT, marks.ACTION)
+        habits = Ec2Habits(unlisted_seconds=(0.0, setup.unlisted_seconds))
+        zones = ZONES[: setup.zones]
+        self.world = World(setup.seed, bootstrap, zones=zones, pods_per_node=setup.numbers.pods_per_node, habits=habits)
+        self.store = self._program.open_store(self.world.timeline)
+        self._ended = False
+        for number in range(setup.workers):
+            market = Market.SPOT if (number + 0.5) / setup.workers < setup.spot_share else Market.ON_DEMAND
+            self.world.add_worker(zones[number % len(zones)], TAGS, market)
+        self.world.timeline.sleep(120)
+        if setup.begins_with:
+            self.store.put(STATE, {"pk": CLUSTER, **setup.begins_with})
+        self._start = self.world.timeline.now()
+        plan = setup.github
+        timeline = self.world.timeline
+        sign = self._program.sign
+        self.github = PostedGitHub(timeline, setup.seed, self._faults, plan, sign) if plan is not None else None
+
+    def _begin_watch(self, checkers: Sequence[type[Checker]]) -> None:
+        world = self.world
+        facts = Facts(self.setup.numbers, world.timeline.now, world.k3s.all_pods)
+        facts.item = {"pk": CLUSTER, **self.setup.begins_with} if self.setup.begins_with else {}
+        facts.targets.update(facts.item.get("scaleDownTargetInstanceIds", ()))
+        if marks.action_of(facts.item):
+            facts.began = world.timeline.now()
+        for order, instance in world.ec2.launches:
+            machine = next(m for m in world.ec2.all_machines() if m.id == instance)
+            facts.launched(order, machine)
+        for node in world.k3s.nodes():
+            facts.node_changed(None, node)
+        if self.github is not None and self.setup.github is not None:
+            facts.jobs = JobFacts(self.github, self.store, self.setup.github)
+        self.watch = Watch(facts, self.story, checkers)
+        for checker in self.watch.checkers:
+            if isinstance(checker, OneRun):
+                checker.is_on = not {Kind.PAUSE, Kind.JUMP} & set(self.setup.rates)
+            if isinstance(checker, Converges):
+                checker.waiting = lambda: [p.created for p in world.k3s.all_pods() if p.node is None]
+        world.k3s.on_node = self.watch.node_changed
+        lose = world.ec2.on_gone
+
+        def gone(machine: Machine) -> None:
+            self.watch.gone(machine)
+            lose(machine)
+
+        world.ec2.on_gone = gone
+        world.ec2.on_notice = self._interrupted
+
+    def _interrupted(self, machine: Machine) -> None:
+        self.watch.facts.interrupted.add(machine.id)
+        self._send("EC2 Spot Instance Interruption Warning", machine.id)
+
+    def _schedule(self) -> None:
+        timeline, setup = self.world.timeline, self.setup
+        self._troubles = Troubles(self.world, setup, self._faults, self.watch, self._send)
+        for change in setup.load:
+            timeline.after(change.at_seconds, partial(self._load, change))
+        for number in range(setup.seconds // TICK_SECONDS if setup.ticks else 0):
+            timeline.after(number * TICK_SECONDS + 1, partial(self._tick_due, number))
+        for daemon in range(setup.daemons):
+            timeline.after(17 + daemon * 13, partial(self._daemon_tick, daemon, 0))
+        if self._sampled:
+            for number in range(setup.seconds // TICK_SECONDS):
+                timeline.after(number * TICK_SECONDS, self._sample)
+
+    def _track(self) -> None:
+        if self.github is None or self.watch.facts.jobs is None:
+            return
+        self.calls.github = self.github
+        Tracking(
+            self._program,
+            self.watch.facts.jobs,
+            self.github,
+            self._faults,
+            self.watch,
+            self.world.timeline,
+            self._start_process,
+            self.setup.seconds,
+        )
+
+    def _load(self, change: Any) -> None:
+        self.watch.happened(f"{change.workload.name} wants {change.workload.replicas} pods")
+        self.world.k3s.run(change.workload)
+
+    def _heal(self) -> None:
+        faults: Any = self._faults
+        faults.is_over = True
+        self._troubles.heal()
+        if self.github is not None:
+            self.github.heal()
+        self.watch.happened("the world heals")
+
+    # Invocations
+
+    def _tick_due(self, number: int) -> None:
+        if self._faults.befalls(Kind.TICK_MISSED, f"tick-{number}", number) is not None:
+            self.watch.happened(f"tick {number} is missed")
+            return
+        self._tick(f"tick-{number}")
+        if self._faults.befalls(Kind.TICK_TWICE, f"tick-{number}", number) is not None:
+            self._tick(f"tick-{number}b")
+
+    def _daemon_tick(self, daemon: int, number: int) -> None:
+        self._tick(f"daemon{daemon}-{number}")
+        self.world.timeline.after(60, partial(self._daemon_tick, daemon, number + 1))
+
+    def _tick(self, name: str) -> None:
+        self.scheduler.start(*self.tick_process(name))
+
+    def tick_process(self, name: str) -> tuple[Process, Callable[[], None]]:
+        return self._process(name, "", lambda ports: self._program.tick(ports, self.setup, self._subnets(), name))
+
+    def _start_process(self, name: str, number: int, work: Callable[[Process, Ports], None]) -> None:
+        process = Process(name, number, self.world.timeline.now())
+        self._set_clock(process)
+        ports = self.calls.ports(process)
+        self.scheduler.start(process, lambda: work(process, ports))
+
+    def _process(self, name: str, subject: str, work: Callable[[Ports], None]) -> tuple[Process, Callable[[], None]]:
+        process = Process(name, self._number_of(name), self.world.timeline.now(), subject)
+        self._set_clock(process)
+        ports = self.calls.ports(process)
+        return process, lambda: work(ports)
+
+    def _stop_if_violated(self) -> None:
+        if self.watch.violations and self._stop_at_first and not self._ended:
+            raise Stopped
+
+    def _number_of(self, name: str) -> int:
+        """By the name alone: leaving out a fault must not give others another number."""
+        kind, _, rest = name.partition("-")
+        digits = int("".join(letter for letter in rest if letter.isdigit()) or 0)
+        return (hash_of(kind + "".join(letter for letter in rest if not letter.isdigit())) << 20) + digits
+
+    def _set_clock(self, process: Process) -> None:
+        skew = self._faults.befalls(Kind.SKEW, process.name, process.number)
+        if skew is not None:
+            process.offset_seconds = (skew - 0.5) * 5
+        jump = self._faults.befalls(Kind.JUMP, process.name, process.number)
+        if jump is not None:
+            process.offset_seconds = (jump - 0.5) * 7200
+            process.faults += 1
+            self.watch.happened(f"the clock of {process.name} is off by {process.offset_seconds:.0f} s")
+
+    # Events
+
+    def _send(self, kind: str, machine: InstanceId) -> None:
+        """EventBridge: usually a second later, sometimes late, twice or never."""
+        self._events += 1
+        number, name = self._events, f"event-{self._events}"
+        event = {
+            "source": "aws.ec2",
+            "detail-type": kind,
+            "time": self.world.timeline.now().iso_seconds(),
+            "detail": {"instance-id": machine},
+        }
+        if self._faults.befalls(Kind.EVENT_DROPPED, name, number) is not None:
+            self.watch.happened(f"the event about {machine} is dropped")
+            return
+        late = self._faults.befalls(Kind.EVENT_LATE, name, number)
+        self.world.timeline.after(1 if late is None else late * 400, partial(self._deliver, name, event))
+        again = self._faults.befalls(Kind.EVENT_TWICE, name, number)
+        if again is not None:
+            self.world.timeline.after(1 + again * 90, partial(self._deliver, f"{name}b", event))
+
+    def _deliver(self, name: str, event: Mapping[str, Any]) -> None:
+        process, work = self._process(
+            name,
+            event["detail"]["instance-id"],
+            lambda ports: self._program.take_event(ports, self.setup, self._subnets(), name, event),
+        )
+        self.scheduler.start(process, work)
+
+    def _subnets(self) -> list[str]:
+        return [subnet.id for subnet in self.world.subnets]
+
+    def _sample(self) -> None:
+        world, facts = self.world, self.watch.facts
+        alive = [machine for machine in facts.machines.values() if machine.gone is None]
+        self.samples.append(
+            Sample(
+                world.timeline.now().seconds_since(self._start),
+                sum(1 for machine in alive if machine.accepted is not None),
+                sum(1 for machine in alive if machine.accepted is None),
+                sum(1 for pod in world.k3s.all_pods() if pod.node is None),
+                world.k3s.cpu() or 0.0,
+                sum(1 for machine in alive if machine.market is Market.SPOT),
+            )
+        )
+
+
+def hash_of(text: str) -> int:
+    """The same in every process, as Python's own is not."""
+    value = 0
+    for letter in text:
+        value = (value * 131 + ord(letter)) & 0xFFFF
+    return value

@@ -1,0 +1,42 @@
+"""Two threads that make a decoder of the same type at once crash the process: decoders are made in one place."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
+THE_PLACE = SOURCE / "kernel" / "typed_json.py"
+FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != THE_PLACE]
+
+
+def made_elsewhere(tree: ast.AST) -> list[int]:
+    """The lines that let msgspec look into a type."""
+    return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and looks_into_a_type(node)]
+
+
+def looks_into_a_type(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    has_type = bool(call.args[1:]) or any(keyword.arg == "type" for keyword in call.keywords)
+    return (name.endswith("msgspec.json.decode") and has_type) or name.endswith(("json.Decoder", "msgspec.convert"))
+
+
+def test_only_one_place_makes_decoders_of_types() -> None:
+    found = {path.relative_to(SOURCE).as_posix(): made_elsewhere(ast.parse(path.read_text())) for path in FILES}
+    # Of plain values, when it is imported: it looks into no struct.
+    assert len(found.pop("adapters/sqlite/items.py")) == 1
+    assert {name: lines for name, lines in found.items() if lines} == {}, "use holdfast.kernel.typed_json"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "msgspec.json.decode(b, type=T)",
+        "msgspec.json.decode(b, T)",
+        "msgspec.json.Decoder(T)",
+        "msgspec.convert(b, T)",
+    ],
+)
+def test_one_that_is_made_elsewhere_is_seen(line: str) -> None:
+    assert made_elsewhere(ast.parse(line)) == [1]
+    assert made_elsewhere(ast.parse("msgspec.json.decode(b)")) == []

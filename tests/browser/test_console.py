@@ -1,0 +1,263 @@
+"""The console in a real browser, over the living simulated system."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.browsing import NO_CHROMIUM, SCREENS, Visitor, barriers, found_chromium
+from tests.browser.conftest import RunningHoldfast, running_holdfast
+from tests.conftest import REAL
+from tests.payloads import sample
+
+if found_chromium() is None and not REAL:
+    pytest.skip(NO_CHROMIUM, allow_module_level=True)  # once, and not for each test
+
+pytestmark = pytest.mark.real
+PAGES = ["/", "/cluster", "/cluster/decisions", "/jobs", "/deployments", "/costs", "/events", "/simulator", "/system"]
+HOSTILE = "<img src=x onerror=\"document.title='broken'\">"
+GROUND = "getComputedStyle(document.body).backgroundColor"
+
+
+def marked(page: Page) -> None:
+    """Whoever loads the page anew loses the mark."""
+    page.evaluate("window.mark = 'same page'")
+
+
+def is_marked(page: Page) -> bool:
+    return bool(page.evaluate("window.mark === 'same page'"))
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("path", PAGES)
+def test_each_page_is_good_to_look_at(
+    visitor: Visitor, holdfast: RunningHoldfast, pictures: Path, path: str, screen: str
+) -> None:
+    """Nothing is wider than the screen, and nobody is kept from reading it: no text too faint, nothing unnamed."""
+    page = visitor.opens(holdfast.url + path, screen)
+    expect(page.locator("main h1").first).to_be_visible()
+    name = path.strip("/").replace("/", "-") or "overview"
+    page.screenshot(path=pictures / f"{name}-{screen}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS[screen]["viewport"]["width"]
+    expect(page.locator(".top nav [aria-current]")).to_be_in_viewport(ratio=0.9)
+    assert barriers(page) == []
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_job_and_its_run_are_a_click_away(
+    visitor: Visitor, holdfast: RunningHoldfast, pictures: Path, screen: str
+) -> None:
+    page = visitor.opens(f"{holdfast.url}/jobs?tab=finished", screen)
+    page.locator("#live").click()
+    page.locator("#jobs tbody th a").first.click()
+    expect(page.locator("#stages")).to_contain_text("Where the time went")
+    assert page.locator(".stages rect").count() > 2
+    page.screenshot(path=pictures / f"job-{screen}.png", full_page=True)
+    assert barriers(page) == []
+    page.locator("#live").click()
+    page.locator("#facts a[href^='/runs/']").first.click()
+    expect(page.locator(".gantt-row").first).to_be_visible()
+    page.screenshot(path=pictures / f"run-{screen}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS[screen]["viewport"]["width"]
+    assert barriers(page) == []
+
+
+def test_a_page_changes_by_itself(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    """And what somebody has opened stays open, and what is being typed stays."""
+    page = visitor.opens(f"{holdfast.url}/cluster")
+    marked(page)
+    opened = page.locator(".node details").first.evaluate("(each) => { each.open = true; return each.id; }")
+    page.locator("#reason").press_sequentially("half a w")
+    before = page.locator("#action").inner_text()
+    expect(page.locator("#action")).not_to_have_text(before, use_inner_text=True)
+    assert is_marked(page)
+    assert page.locator("#reason").input_value() == "half a w"
+    assert page.evaluate("(id) => document.getElementById(id)?.open ?? true", opened) is True
+
+
+def test_live_can_be_stopped(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    page = visitor.opens(f"{holdfast.url}/simulator")
+    page.locator("#live").click()
+    expect(page.locator("#live")).to_have_attribute("aria-pressed", "false")
+    stood = page.locator("#clock").inner_text()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    # Two changes that another page is told of: the first one's answer would be there at the second.
+    page.evaluate(
+        "new Promise((done) => { let told = 0;"
+        " new EventSource('/live').addEventListener('changed', () => { if (++told === 2) done(); }); })"
+    )
+    assert page.locator("#clock").inner_text() == stood
+    assert asked == [f"{holdfast.url}/live"]
+    page.locator("#live").click()
+    expect(page.locator("#clock")).not_to_have_text(stood, use_inner_text=True)
+
+
+def test_pause_and_resume_with_the_keyboard_alone(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    page = visitor.opens(f"{holdfast.url}/cluster")
+    page.keyboard.press("Tab")
+    expect(page.locator("a.skip")).to_be_focused()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "reason":
+            break
+    page.keyboard.insert_text(HOSTILE)
+    page.keyboard.press("Enter")
+    expect(page.locator("#pause .chip")).to_be_visible()
+    expect(page.locator("#pause")).to_contain_text(HOSTILE)
+    assert holdfast.get("/api/cluster")["paused"]["reason"] == HOSTILE
+    page.locator("#pause button").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#reason")).to_be_visible()
+    assert holdfast.get("/api/cluster")["paused"] is None
+    assert page.title() == "Cluster · Holdfast"
+
+
+def test_filters_narrow_the_jobs(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    page = visitor.opens(f"{holdfast.url}/jobs")
+    named = page.locator("#jobs tbody th small")
+    repository = named.first.inner_text().split(" · ")[0]
+    page.get_by_label("Repository").fill(repository)
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**/jobs?*repo=*")
+    assert {text.split(" · ")[0] for text in named.all_inner_texts()} == {repository}
+    page.get_by_role("link", name="clear").click()
+    page.wait_for_url(lambda url: "repo=" not in url)
+    page.goto(f"{holdfast.url}/jobs?repo=tidewater/none")
+    expect(page.locator("#jobs")).to_contain_text("No job like that")
+
+
+def test_hostile_names_stay_names(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    payload = sample("workflow_job")
+    payload["workflow_job"] |= {"name": HOSTILE, "workflow_name": HOSTILE, "labels": [HOSTILE]}
+    payload["installation"]["id"] = 61_204_417
+    now = holdfast.get("/api/simulator")["now"][:19] + "Z"
+    payload["workflow_job"] |= {"created_at": now, "started_at": now}
+    assert holdfast.webhook("workflow_job", payload, "0f8fad5b-d9cb-469f-a165-70867728950e") == 200
+    number = payload["workflow_job"]["id"]
+    page = visitor.opens(f"{holdfast.url}/jobs/61204417/{number}")
+    for path in (f"/jobs/61204417/{number}", "/jobs", "/jobs?tab=queue"):
+        page.goto(holdfast.url + path)
+        expect(page.locator("main")).to_contain_text(HOSTILE)
+        assert "broken" not in page.title()
+        assert page.locator("main img").count() == 0
+
+
+def test_a_theme_that_was_chosen_stays(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    page = visitor.opens(f"{holdfast.url}/")
+    ground = page.evaluate(GROUND)
+    page.locator("#theme").click()
+    assert page.evaluate(GROUND) != ground
+    page.goto(f"{holdfast.url}/jobs")
+    assert page.evaluate(GROUND) != ground
+
+
+def test_times_are_the_readers(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    page = visitor.opens(f"{holdfast.url}/system", timezone_id="Asia/Kolkata")
+    time = page.locator("main time").first
+    expect(time).not_to_contain_text("UTC")
+    meant = time.get_attribute("datetime") or ""
+    minutes = (int(meant[14:16]) + 30) % 60
+    assert f":{minutes:02d}:" in time.inner_text()
+
+
+def test_a_fault_on_order_is_seen_in_the_cluster(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    page = visitor.opens(f"{holdfast.url}/simulator")
+    page.get_by_role("button", name="Burst of 30 pods").click()
+    expect(page.locator("#orders")).to_contain_text("30 pods for 30 minutes")
+    for speed in ("600", "240"):
+        page.locator(f"button[value='{speed}']").click()
+        expect(page.locator(f"button[value='{speed}']")).to_have_attribute("aria-pressed", "true")
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/jobs/1/2", "/jobs?tab=odd"])
+def test_a_page_that_is_not_there_says_so(
+    visitor: Visitor, holdfast: RunningHoldfast, pictures: Path, path: str
+) -> None:
+    page = visitor.opens(holdfast.url + path)
+    expect(page.locator("main h1")).to_have_text(re.compile("Not found|Not understood"))
+    assert page.locator("main a").count() > 0
+    assert barriers(page) == []
+    page.screenshot(path=pictures / "error.png")
+    # The browser tells of the status, each time that the page asks for what is new, and of nothing else.
+    visitor.leaves()
+    assert visitor.problems
+    assert [told for told in visitor.problems if "the server responded with a status of 40" not in told] == []
+    visitor.problems.clear()
+
+
+def test_signing_in_with_a_token(visitor: Visitor, pictures: Path, tmp_path: Path) -> None:
+    """A wrong one is refused, the right one leads to where one wanted to go; readers see no buttons."""
+    tokens = {"CONSOLE_TOKEN": "operator-0123456789abcdef", "CONSOLE_READ_TOKEN": "reader-0123456789abcdef"}
+    with running_holdfast(tmp_path / "data", settings=tokens) as running:
+        page = visitor.opens(f"{running.url}/cluster?hours=1")
+        field = page.get_by_label("Token")
+        field.fill("guessed")
+        field.press("Enter")
+        expect(page.locator("main")).to_contain_text("That is not a token of this server.")
+        assert barriers(page) == []
+        page.screenshot(path=pictures / "login.png")
+        assert "401" in visitor.problems.pop()
+        field.fill(tokens["CONSOLE_READ_TOKEN"])
+        field.press("Enter")
+        page.wait_for_url("**/cluster?hours=1")
+        expect(page.locator("#pause button")).to_have_count(0)
+        page.get_by_role("button", name="sign out (reader)").click()
+        field.fill(tokens["CONSOLE_TOKEN"])
+        field.press("Enter")
+        expect(page.locator("main h1")).to_be_visible()
+        page.goto(f"{running.url}/cluster")
+        page.locator("#pause button").click()
+        expect(page.locator("#pause .chip")).to_be_visible()
+        visitor.leaves()
+
+
+def test_a_run_of_the_simulator_is_started_watched_and_stopped(
+    visitor: Visitor, holdfast: RunningHoldfast, pictures: Path
+) -> None:
+    page = visitor.opens(f"{holdfast.url}/simulator", "phone")
+    run = page.locator("#run")
+    page.get_by_label("First seed").fill("7")
+    page.get_by_label("Seeds", exact=True).fill("2")
+    page.get_by_label("Faults").select_option("mild")
+    page.get_by_role("button", name="Start").click()
+    expect(run).to_contain_text("2 of 2 seeds")
+    expect(run).to_contain_text("holdfast simulate --seed 7 --seeds 2 --faults mild")
+    run.get_by_text("checkers watch; all invariants held").click()
+    expect(run).to_contain_text("the fence never decreases")
+    page.evaluate("scrollTo(0, 0)")  # or the frame would stand in the middle of the picture
+    page.screenshot(path=pictures / "simulator-run.png", full_page=True)
+    assert barriers(page) == []
+    page.get_by_label("Seeds", exact=True).fill("900")
+    page.get_by_role("button", name="Start").click()
+    marked(page)
+    expect(run).to_contain_text("of 900 seeds")
+    expect(run).not_to_contain_text("0 of 900 seeds")
+    assert is_marked(page)
+    run.get_by_role("button", name="Stop").click()
+    expect(run).to_contain_text("stopped")
+    assert holdfast.get("/api/simulator")["run"]["state"] == "stopped"
+
+
+def test_the_page_shows_that_the_server_died_and_that_it_came_back(visitor: Visitor, tmp_path: Path) -> None:
+    """Killed without warning; started again on the same directory it goes on, and so does the page."""
+    with running_holdfast(tmp_path / "data") as first:
+        first.until("/api/overview", lambda data: data["latest"])
+        page = visitor.opens(f"{first.url}/cluster")
+        marked(page)
+        os.kill(first.process.pid, signal.SIGKILL)
+        expect(page.locator("#lost")).to_be_visible()
+        port = first.port
+    before = page.locator("#action").inner_text()
+    with running_holdfast(tmp_path / "data", port) as second:
+        expect(page.locator("#lost")).to_be_hidden()
+        expect(page.locator("#action")).not_to_have_text(before, use_inner_text=True)
+        assert is_marked(page)
+        assert second.get("/api/overview")["time_line"]["points"]
+        # While nobody listened, the browser said so; it has nothing else to say.
+        refused = re.compile("net::ERR_|Failed to load resource")
+        visitor.problems[:] = [problem for problem in visitor.problems if not refused.search(problem)]
+        visitor.leaves()

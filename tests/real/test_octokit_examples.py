@@ -1,0 +1,75 @@
+"""The payloads of npm's @octokit/webhooks-examples, written by others, sent to the endpoint as GitHub would."""
+
+import json
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+from holdfast.jobs.ingest import EVENTS
+from holdfast.jobs.keys import JobKey
+from holdfast.kernel.ids import InstallationId, JobId
+from holdfast.ports.store.tables import JOBS
+from tests.conftest import REAL
+from tests.servers import octokit_examples
+from tests.unit.webhook_app import Answer, Endpoint, signed
+
+pytestmark = pytest.mark.real
+
+Example = tuple[str, str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    try:
+        return octokit_examples.examples()
+    except octokit_examples.Unavailable as error:
+        if REAL:
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+def sent(endpoint: Endpoint, number: int, event: str, payload: dict[str, Any]) -> Answer:
+    body = json.dumps(payload).encode()
+    return endpoint.send(body, signed(body, event=event, delivery=f"00000000-0000-4000-8000-{number:012d}"))
+
+
+def test_every_example_is_accepted(examples: list[Example]) -> None:
+    """None is of no use; those that are tracked are stored or have a reason not to be."""
+    endpoint = Endpoint()
+    results: dict[str, Counter[str]] = defaultdict(Counter)
+    for number, (source, event, payload) in enumerate(examples):
+        answer = sent(endpoint, number, event, payload)
+        assert answer.status == 200, (source, event, answer)
+        results[event if event in EVENTS else "others"][answer.json["result"]] += 1
+    assert set(results["others"]) == {"ignored"}
+    assert set(results["ping"]) == {"ignored"}  # there is nothing in it to store
+    # A deployment's progress: the job that deploys tells the same.
+    assert set(results["deployment_status"]) == {"ignored"}
+    assert set(results["deployment_review"]) == {"ignored"}  # a review was asked for, which the job tells as well
+    # GitHub's servers of several versions share examples: the same body again is a duplicate.
+    for event in ("workflow_job", "workflow_run", "deployment", "installation"):
+        assert results[event]["stored"] > 0, event
+        assert set(results[event]) <= {"stored", "duplicate"}, (event, results[event])
+    assert sum(results["others"].values()) > 500
+
+
+def test_every_example_again_changes_nothing(examples: list[Example]) -> None:
+    endpoint = Endpoint()
+    for again in (False, True):
+        for number, (_, event, payload) in enumerate(examples):
+            if event in ("workflow_job", "workflow_run", "deployment"):
+                result = sent(endpoint, number, event, payload).json["result"]
+                assert not again or result == "duplicate", (event, result)
+
+
+def test_every_job_among_them_is_where_its_ids_say(examples: list[Example]) -> None:
+    for number, (_, event, payload) in enumerate(examples):
+        if event == "workflow_job":
+            endpoint = Endpoint()
+            sent(endpoint, number, event, payload)
+            installation = InstallationId(payload.get("installation", {}).get("id", 0))
+            key = JobKey(installation, JobId(payload["workflow_job"]["id"]))
+            job = endpoint.store.get(JOBS, key.item)
+            assert job is not None
+            assert job["job_name"] == payload["workflow_job"]["name"]

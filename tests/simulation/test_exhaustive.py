@@ -1,0 +1,71 @@
+"""Two invocations at once over a small world, in every order of their calls up to a number of switches."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.entrypoints.simulation import HoldfastProgram
+from holdfast.simulator.scenarios import JOB_SCENARIOS, SCENARIOS
+from holdfast.simulator.turns import outcome_of_turns, schedules
+
+OF_CLUSTER = [name for name in SCENARIOS if name not in JOB_SCENARIOS]
+TICKS = range(8)
+QUIET_STEPS = 24  # two ticks that find nothing to do take no more
+
+
+def busy_ticks(name: str) -> Iterator[tuple[int, list[int]]]:
+    """The ticks of a scenario in which something is done, and how many steps each of two at once takes."""
+    for tick in TICKS:
+        _, steps = outcome_of_turns(HoldfastProgram(), SCENARIOS[name](), tick, ())
+        if sum(steps) > QUIET_STEPS:
+            yield tick, steps
+
+
+def broken(name: str, switches: int, *, settles: bool = False) -> tuple[int, list[str]]:
+    """How many schedules were run, and those that broke something."""
+    count, found = 0, []
+    for tick, steps in busy_ticks(name):
+        for schedule in schedules(steps, switches):
+            outcome, _ = outcome_of_turns(HoldfastProgram(), SCENARIOS[name](), tick, schedule, settles=settles)
+            count += 1
+            found += [f"{name}, tick {tick}, {schedule}: {outcome.violations[0][0]}"] if outcome.violations else []
+    return count, found
+
+
+@pytest.mark.timeout(1800)  # a minute of CPU
+@pytest.mark.parametrize("name", ["scale-up", "scale-down", "spot"])
+def test_two_invocations_break_nothing_in_any_order_of_two_switches(name: str) -> None:
+    count, found = broken(name, switches=2)
+    assert found == []
+    assert count >= 300
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", OF_CLUSTER)
+def test_two_invocations_break_nothing_and_all_settles_in_any_order_of_one_switch(name: str) -> None:
+    count, found = broken(name, switches=1, settles=True)
+    assert found == []
+    assert count > 0
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", OF_CLUSTER)
+def test_two_invocations_break_nothing_in_any_order_of_two_switches_in_all_scenarios(name: str) -> None:
+    assert broken(name, switches=2)[1] == []
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+def test_two_invocations_break_nothing_in_any_order_of_three_switches() -> None:
+    count, found = broken("scale-up", switches=3)
+    assert found == []
+    assert count >= 1000
+
+
+def test_schedules_are_all_ways_to_share_the_steps() -> None:
+    assert list(schedules((2, 3), 0)) == [()]
+    assert list(schedules((2, 3), 1)) == [(1,), (2,)]
+    assert list(schedules((2, 2), 2)) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert len(list(schedules((5, 5), 3))) == 5 * (4 + 3 + 2 + 1)

@@ -1,0 +1,395 @@
+"""Each checker of the job tracker can fail: on a scene made for it, where it alone does, and on broken code."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.memory import memory_store
+from holdfast.entrypoints.simulation import HoldfastProgram
+from holdfast.jobs.job import quick
+from holdfast.jobs.polling import Polled
+from holdfast.jobs.retry import Decision, Verdict
+from holdfast.kernel.ids import InstallationId
+from holdfast.kernel.instants import Instant
+from holdfast.ports.store import Table
+from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
+from holdfast.simulator.checkers import JOBS as JOB_CHECKERS
+from holdfast.simulator.facts import Facts
+from holdfast.simulator.faults import ScriptedFaults
+from holdfast.simulator.github import SimulatedGitHub
+from holdfast.simulator.github_objects import JobPlan, Sent, SimJob
+from holdfast.simulator.job_facts import JobFacts
+from holdfast.simulator.job_plans import INTERRUPTED, GitHubPlan, JobScript, RunScript
+from holdfast.simulator.numbers import Numbers
+from holdfast.simulator.process import Process
+from holdfast.simulator.run import Run
+from holdfast.simulator.scenarios import SCENARIOS
+from holdfast.simulator.story import Story
+from holdfast.simulator.swarm import Setup
+from holdfast.simulator.timeline import Timeline
+from holdfast.simulator.watch import Watch
+
+START = Instant.from_iso("2026-01-15T08:00:00Z")
+
+
+class Scene:
+    """A run of two jobs at GitHub, one done and one that waits for a review, and all of it is stored."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline(START)
+        self.store = memory_store(self.timeline)
+        chance = random.Random(1)
+        self.github = SimulatedGitHub(self.timeline, chance, lambda _: "", lambda _headers, _body: 200)
+        facts = Facts(Numbers(), self.timeline.now, lambda _: [])
+        self.jobs = facts.jobs = JobFacts(self.github, self.store, GitHubPlan())
+        self.watch = Watch(facts, Story(), JOB_CHECKERS)
+        self.by = Process("sweep-1", 1, START)
+        plans = [JobPlan("test"), JobPlan("deploy", "production")]
+        self.run = self.github.start_run(InstallationId(7), "acme/api", plans)
+        self.job, self.gated = self.run.jobs
+        self.github.finish(self.job, "success")
+        self.timeline.sleep(10)
+        for job in self.run.jobs:
+            self.write_job(job)
+            self.write_event(job)
+        self.write_run(status="in_progress", rk=2, open=frozenset({self.gated.id}), done=frozenset({self.job.id}))
+        self.write(DEPLOYMENTS, f"7#{self.gated.deployment_id}", status="pending")
+
+    @property
+    def broken(self) -> set[str]:
+        return {violation.invariant for violation, _ in self.watch.violations}
+
+    def write(self, table: Table, partition: str, sort: str = "v", **values: Any) -> None:
+        key = table.key_of({"PK": partition, "SK": sort})
+        old = self.store.get(table, key)
+        new = {**(old or {}), "PK": partition, "SK": sort, **values}
+        new = {name: value for name, value in new.items() if value != frozenset()}  # no store keeps an empty set
+        self.store.put(table, new)
+        self.watch.tracked(self.by, table.name, old, new)
+
+    def write_job(self, job: SimJob, **values: Any) -> None:
+        usual = {
+            "status": job.status,
+            "rk": 3 if job.status == "completed" else 1,
+            "dl": frozenset({"mark"}),
+            "created_at": job.created.iso_seconds(),
+            "GSI1-PK": f"7#{values.get('status', job.status)}",
+            "GSI2-PK": "7#acme/api",
+            "GSI3-PK": f"7#{job.run_id}#{job.run_attempt}",
+        }
+        if job.conclusion:
+            usual["conclusion"] = job.conclusion
+        self.write(JOBS, f"7#{job.id}", **{**usual, **values})
+
+    def write_event(self, job: SimJob, sort: str = "1#queued", delivery: str = "") -> None:
+        self.write(JOB_EVENTS, f"7#{job.id}", sort, delivery=delivery or f"delivery of {job.id}")
+
+    def write_run(self, attempt: int = 1, **values: Any) -> None:
+        self.write(RUNS, f"7#{self.run.id}#{attempt}", **values)
+
+    def sent(self, event: str, job: SimJob | None = None) -> Sent:
+        return Sent(1, event, "completed", "a delivery", b"", self.run, 1, job)
+
+    def interrupt_all(self) -> None:
+        """Spot takes the machines of the gated job's neighbour, which fails with it."""
+        self.job.conclusion = "failure"
+        self.github.finish(self.gated, "success")
+        self.timeline.sleep(10)
+        self.jobs.interrupted.add(self.job.id)
+        both = frozenset({self.job.id, self.gated.id})
+        self.write_job(self.job)
+        self.write_job(self.gated)
+        self.write(RUNS, f"7#{self.run.id}#1", rk=3, open=frozenset(), done=both, failed=frozenset({self.job.id}))
+
+    def heal(self, seconds: float = 7200) -> None:
+        self.timeline.sleep(seconds)
+        self.watch.healed()
+
+
+BREAKS: dict[str, Callable[[Scene], None]] = {}
+
+
+def breaks(checker: str) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
+    def registered(scene: Callable[[Scene], None]) -> Callable[[Scene], None]:
+        assert checker not in BREAKS
+        BREAKS[checker] = scene
+        return scene
+
+    return registered
+
+
+@breaks("OncePerDelivery")
+def _(scene: Scene) -> None:
+    scene.write_event(scene.job, delivery="another delivery")
+
+
+@breaks("NoFactLost")
+def _(scene: Scene) -> None:
+    scene.watch.acknowledged(scene.by, scene.sent("workflow_job", scene.job))
+
+
+@breaks("StatusMonotone")
+def _(scene: Scene) -> None:
+    scene.write_job(scene.job, status="in_progress", rk=2)
+
+
+@breaks("CountersExact")
+def _(scene: Scene) -> None:
+    scene.write_run(failed=frozenset({scene.gated.id}))
+
+
+@breaks("IndexAgrees")
+def _(scene: Scene) -> None:
+    scene.write_job(scene.job, **{"GSI1-PK": "7#queued"})
+
+
+@breaks("AttemptIsolated")
+def _(scene: Scene) -> None:
+    scene.write_job(scene.job, **{"GSI3-PK": f"7#{scene.run.id}#2"})
+
+
+@breaks("TenantIsolated")
+def _(scene: Scene) -> None:
+    scene.write_job(scene.job, **{"GSI2-PK": "8#acme/api"})
+
+
+@breaks("DecisionOnce")
+def _(scene: Scene) -> None:
+    deployment = f"7#{scene.gated.deployment_id}"
+    scene.write(DEPLOYMENTS, deployment, status="rejected")
+    scene.write(DEPLOYMENTS, deployment, status="approved")
+
+
+@breaks("ItemBound")
+def _(scene: Scene) -> None:
+    scene.write_job(scene.job, labels="x" * 4096)
+
+
+@breaks("RunDoneOnce")
+def _(scene: Scene) -> None:
+    for state in ("intended", "requested", "refused"):
+        scene.write_run(retry={"state": state})
+
+
+@breaks("RetryOnce")
+def _(scene: Scene) -> None:
+    scene.interrupt_all()
+    scene.watch.ran_again(scene.by, scene.run, 1)
+
+
+@breaks("RetryJust")
+def _(scene: Scene) -> None:
+    scene.interrupt_all()
+    scene.jobs.interrupted.clear()
+    scene.write_run(retry={"state": "intended"})
+    scene.watch.ran_again(scene.by, scene.run, 1)
+
+
+@breaks("RetryOnDemand")
+def _(scene: Scene) -> None:
+    scene.interrupt_all()
+    scene.write_run(retry={"state": "intended"})
+    scene.watch.ran_again(scene.by, scene.run, 1)
+    scene.github.run_again(scene.run)
+    scene.watch.scheduled(scene.by, scene.run.jobs[-1], "spot")
+
+
+@breaks("RetryLive")
+def _(scene: Scene) -> None:
+    scene.interrupt_all()
+    scene.heal()
+
+
+@breaks("CursorKept")
+def _(scene: Scene) -> None:
+    scene.github.deliver = lambda _headers, _body: 503
+    scene.github.start(scene.gated, "runner")
+    scene.timeline.sleep(10)
+    last = scene.github.log[-1].id
+    scene.watch.wrote(scene.by, "github#cursor#42", "cluster", None, {"high": last})
+
+
+@breaks("NoSilentStuck")
+def _(scene: Scene) -> None:
+    scene.write_job(scene.gated, status="queued")
+    scene.heal()
+
+
+def test_every_checker_has_a_scene_in_which_it_fails() -> None:
+    assert set(BREAKS) == {checker.name for checker in JOB_CHECKERS}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_checker_fails_on_what_it_is_there_for_and_the_others_do_not(name: str) -> None:
+    scene = Scene()
+    assert scene.broken == set()
+    BREAKS[name](scene)
+    assert scene.broken == {name}
+
+
+def test_what_is_stored_as_it_is_breaks_nothing() -> None:
+    scene = Scene()
+    scene.heal()
+    assert scene.broken == set()
+
+
+# In the end: the same invariants, where nobody saw the write that was wrong
+
+
+def test_a_delivery_that_is_twice_in_a_history_is_found_in_the_end() -> None:
+    scene = Scene()
+    scene.write_event(scene.job, "2#queued")
+    assert scene.broken == set()
+    scene.heal()
+    assert scene.broken == {"OncePerDelivery"}
+
+
+def test_a_job_that_nobody_stored_is_found_in_the_end() -> None:
+    scene = Scene()
+    lost = scene.github.add_job(scene.run, JobPlan("lost"))
+    scene.write_run(open=frozenset({scene.gated.id, lost.id}))
+    scene.heal()
+    assert scene.broken == {"NoFactLost"}
+
+
+def test_a_review_that_nobody_stored_is_found_in_the_end() -> None:
+    scene = Scene()
+    scene.github.approve(scene.gated)
+    scene.write_job(scene.gated)
+    scene.heal()
+    assert scene.broken == {"NoFactLost"}
+
+
+def test_a_job_that_is_not_counted_is_found_in_the_end() -> None:
+    scene = Scene()
+    scene.write_run(open=frozenset())
+    scene.heal()
+    assert scene.broken == {"CountersExact"}
+
+
+def test_a_claim_that_nobody_settled_is_found_in_the_end() -> None:
+    scene = Scene()
+    scene.write_run(retry={"state": "intended"})
+    scene.heal()
+    assert scene.broken == {"RunDoneOnce"}
+
+
+def test_what_happened_a_moment_ago_need_not_be_known() -> None:
+    scene = Scene()
+    scene.github.add_job(scene.run, JobPlan("new"))
+    scene.heal(60)
+    assert scene.broken == set()
+
+
+def test_a_cursor_that_goes_back_is_told() -> None:
+    scene = Scene()
+    scene.watch.wrote(scene.by, "github#cursor#42", "cluster", {"high": 9}, {"high": 8})
+    assert scene.broken == {"CursorKept"}
+
+
+def test_who_slept_through_an_attempt_may_ask_for_the_next_one() -> None:
+    """Nothing can fence GitHub."""
+    scene = Scene()
+    scene.interrupt_all()
+    scene.timeline.sleep(60)
+    scene.watch.ran_again(scene.by, scene.run, 1)
+    assert scene.broken == set()
+
+
+# Broken code
+
+
+def _run_again_without_a_claim(_store: Any, github: Any, key: Any, run: Any, *_: Any) -> Decision:
+    github.rerun_failed_jobs(key.installation_id, run["repo_full_name"], key.run_id)
+    return Decision(Verdict.RETRY, "at once")
+
+
+def _of_one_run(*jobs: JobScript) -> Setup:
+    return replace(SCENARIOS["plain-job"](), github=GitHubPlan((RunScript(5, (jobs,)),)))
+
+
+_MIXED = _of_one_run(JobScript("test", (INTERRUPTED, "success")), JobScript("lint", ("failure",)))
+_LATE = replace(_MIXED, github=GitHubPlan((RunScript(5, ((JobScript("test"),),)),), lost=frozenset({"hook-1"})))
+
+# Which checker finds it, where, and what is broken how.
+BROKEN: dict[str, tuple[str, Setup, str, Callable[..., Any]]] = {
+    "the history is not written": (
+        "NoFactLost",
+        SCENARIOS["plain-job"](),
+        "holdfast.jobs.record.write_history",
+        lambda *_: None,
+    ),
+    "the run is not told of its jobs": (
+        "CountersExact",
+        SCENARIOS["plain-job"](),
+        "holdfast.jobs.record._write_run",
+        lambda *_: None,
+    ),
+    "who comes last is right": (
+        "StatusMonotone",
+        _LATE,
+        "holdfast.jobs.record.quick",
+        lambda event: (quick(event)[0], None),
+    ),
+    "reviews are thrown away": (
+        "NoFactLost",
+        SCENARIOS["gated-job"](),
+        "holdfast.jobs.handlers._write_reviews",
+        lambda *_: True,
+    ),
+    "nothing is asked for again": (
+        "CursorKept",
+        SCENARIOS["lost-webhook"](),
+        "holdfast.jobs.recovery.is_worth_asking",
+        lambda *_: False,
+    ),
+    "GitHub is not asked about runs": (
+        "NoSilentStuck",
+        SCENARIOS["unannounced-job"](),
+        "holdfast.entrypoints.github_loops.poll_runs",
+        lambda *_: Polled(0, ()),
+    ),
+    "a run is run again without a claim": (
+        "RetryOnce",
+        SCENARIOS["interrupted-job"](),
+        "holdfast.jobs.retry._claimed",
+        _run_again_without_a_claim,
+    ),
+    "what failed by itself is run again": (
+        "RetryJust",
+        _MIXED,
+        "holdfast.jobs.retry.was_taken_down",
+        lambda *_: True,
+    ),
+    "the next attempt gets spot machines as well": (
+        "RetryOnDemand",
+        SCENARIOS["interrupted-job"](),
+        "holdfast.entrypoints.simulation.wants_on_demand",
+        lambda *_: False,
+    ),
+    "nobody notes that spot took a job's machine": (
+        "RetryLive",
+        SCENARIOS["interrupted-job"](),
+        "holdfast.jobs.ingest.note_interrupted",
+        lambda *_: None,
+    ),
+    "an outcome is forgotten": (
+        "RunDoneOnce",
+        SCENARIOS["interrupted-job"](),
+        "holdfast.jobs.retry._settled",
+        lambda _store, _key, _run, _state, decision: decision,
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_broken_code_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    checker, setup, name, wrong = BROKEN[mistake]
+    whole = Run(HoldfastProgram(), setup, ScriptedFaults({})).outcome()
+    assert whole.invariants == []
+    monkeypatch.setattr(name, wrong)
+    broken = Run(HoldfastProgram(), setup, ScriptedFaults({}), stop_at_first=False).outcome()
+    assert checker in broken.invariants

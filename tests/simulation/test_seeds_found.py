@@ -1,0 +1,36 @@
+"""What the simulator found: each seed that once broke an invariant, and what was wrong.
+
+Each seed is run whole, as it was when it broke.
+"""
+
+import pytest
+
+from holdfast.entrypoints.simulation import Question, answer
+
+FOUND = {
+    14: "EndsWell: EC2's refusal to terminate a machine that spot was taking ended the whole tick",
+    9: "EndsWell: an event whose machine could not be looked up ended with an error that nobody retries",
+    17: "MaxKept: a replacement and a scale-up were promised from one count, and passed the maximum together",
+    23: "MaxKept: a process that had paused took the lease and acted on what it had seen 20 minutes before",
+    35: "AcceptedKept: at the join timeout, with Kubernetes away, machines that had joined were terminated",
+    66: "AzKept: a machine on its way counted as spare, and the only one in service was drained",
+    105: "TokenOnce: the number in a replacement's tags followed the state, so the order changed under its token",
+    158: "MinKept: spot took the others during a drain, and the last one was committed all the same",
+    201: "CleanBeforeClear: a machine launched late in its action counted as forgotten by EC2, and as gone",
+    344: "CleanBeforeClear: the same, by a clock that had jumped",
+    290: "LeaseShort: a handler was done, and kept the lease",
+    675: "CooldownExact: the same, by one that had paused since its look",
+    454: "CooldownExact: the checker took the mending of a clock's mistake for one",
+    800: "AzKept: replacements were accepted and a zone's last machine committed in one tick, by one look",
+    10005: "SpotIndependent: a clock that was ahead gave a machine back; told again of it, nobody closed it",
+    303: "SafeTerminate: a machine was terminated with three pods on it",
+    4: "RetryOnce: somebody had run it again by hand, and that attempt, which spot did not fail, was run again",
+    202: "CountersExact: who found a job of a run that never started was cut short, and the job stayed open for ever",
+    348: "RetryLive: a sweep came between the note of an interruption and its event, and dropped the note",
+}
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_once_broke_an_invariant_breaks_none(seed: int) -> None:
+    outcome = answer(Question(seed))
+    assert [str(violation) for violation, _ in outcome.violations] == [], FOUND[seed]

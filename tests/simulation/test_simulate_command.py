@@ -1,0 +1,132 @@
+"""`holdfast simulate`: what it prints, draws and exits with."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli.main import cli
+from holdfast.simulator.checkers.base import Checker
+from holdfast.simulator.process import Process
+
+
+def simulate(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["simulate", *arguments])
+
+
+def test_a_seed_as_json_is_one_object_of_counts() -> None:
+    result = simulate("--seed", "3", "--json")
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    assert told["seeds"] == 1
+    assert told["virtual_days"] == 0.25
+    assert told["port_calls"] > 1000
+    assert told["webhooks"] > told["github_jobs"] > 5
+    assert told["faults"] == sum(told["faults_by_kind"].values()) > 0
+    assert told["violations"] == 0
+
+
+def test_a_seed_tells_of_both_halves() -> None:
+    result = simulate("--seed", "3", "--story")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"seed 3: \d+ workers in .*; \d+ jobs of \d+ runs at GitHub, \d+ webhooks;", result.stdout)
+    for words in ("tick-1 ", "hook-0 ", "fleet-0 ", "sweep-1 ", "workflow_jobs 8#"):
+        assert words in result.stdout
+
+
+def test_a_scenario_of_jobs_tells_of_no_workers() -> None:
+    result = simulate("--scenario", "gated-job", "--story")
+    assert result.exit_code == 0, result.output
+    assert "status → approved" in result.stdout
+    assert "workers in" not in result.stdout
+
+
+def test_several_seeds_are_searched_by_several_processes() -> None:
+    result = simulate("--seeds", "4", "--jobs", "2", "--faults", "mild", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["seeds"] == 4
+
+
+def test_days_say_how_long_a_seed_is() -> None:
+    result = simulate("--seed", "3", "--days", "0.125", "--faults", "none", "--json")
+    assert json.loads(result.stdout)["virtual_days"] == 0.125
+
+
+def test_a_plot_is_an_svg_of_the_whole_run(tmp_path: Path) -> None:
+    file = tmp_path / "run.svg"
+    assert simulate("--seed", "3", "--plot", str(file)).exit_code == 0
+    picture = ElementTree.fromstring(file.read_text())  # noqa: S314 -- our own
+    words = " ".join(text for text in picture.itertext())
+    for word in ("workers", "waiting pods", "CPU", "cost", "actions", "scale-up", "the world heals"):
+        assert word in words
+
+
+def test_a_plot_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    result = simulate("--scenario", "spot", "--plot", str(tmp_path / "none" / "run.svg"))
+    assert result.exit_code == 1
+    assert "cannot write" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--faults", "few"),
+        ("--scenario", "unheard-of"),
+        ("--seeds", "0"),
+        ("--days", "0"),
+        ("--seeds", "2", "--plot", "x.svg"),
+        ("--seed", "-1"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
+    result = simulate(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+
+
+def test_the_scenarios_are_listed() -> None:
+    listed = json.loads(simulate("--scenario", "list", "--json").stdout)["items"]
+    assert {"name", "about"} == set(listed[0])
+    assert len(listed) >= 12
+
+
+class TwiceKilled(Checker):
+    name = "TwiceKilled"
+    says = "nobody is killed in this world"
+
+    def ended(self, by: Process, error: BaseException | None) -> None:
+        if type(error).__name__ == "Killed":
+            self.fail(by, "it was killed")
+
+
+def test_a_violation_tells_the_invariant_the_seed_the_faults_needed_and_last_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An invariant that any kill breaks: one fault is needed, and the command with it breaks it again."""
+    every = sys.modules["holdfast.simulator.checkers"].EVERY
+    monkeypatch.setattr("holdfast.simulator.checkers.EVERY", (*every, TwiceKilled))
+    monkeypatch.setattr(
+        "holdfast.simulator.run.Run.__init__.__kwdefaults__", {**kwdefaults(), "checkers": (TwiceKilled,)}
+    )
+    result = simulate("--seed", "17", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["violations"] == 1
+    lines = result.stderr.strip().splitlines()
+    assert lines[0].startswith("TwiceKilled does not hold: nobody is killed")
+    assert "faults that are needed (1 of" in result.stderr
+    assert lines[-2] == "to see it again:"
+    words = lines[-1].split()
+    assert words[:2] == ["holdfast", "simulate"]
+    again = simulate(*words[2:])
+    assert again.exit_code == 1
+    assert again.stderr.strip().splitlines()[-1] == lines[-1]
+
+
+def kwdefaults() -> dict[str, object]:
+    from holdfast.simulator.run import Run
+
+    return dict(Run.__init__.__kwdefaults__ or {})

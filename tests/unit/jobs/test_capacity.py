@@ -1,0 +1,91 @@
+"""What tracking a job costs: no more than was promised, and no more than it did."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import count
+
+import pytest
+
+from holdfast.adapters.dynamodb import DynamoStore
+from holdfast.adapters.dynamodb_calls import DynamoCalls
+from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.memory import memory_store
+from holdfast.jobs.capacity import Measured, OpenStore, Shape, measured, rows, usd_per_million_jobs
+from holdfast.ports.store.admin import CreateTable
+from holdfast.ports.store.tables import TABLES
+from tests.clocks import StillClock
+from tests.contracts import backends
+from tests.servers.processes import RunningServer
+
+NORMAL_MOST = 22.6
+WITH_DEPLOYMENT_MOST = 28.9
+# Size in bytes, with a deployment, jobs in the run: units per job. Not to grow.
+UNITS = {
+    (1126, False, 1): 21.0,
+    (1126, False, 20): 21.0,
+    (1126, False, 256): 22.55,
+    (1126, True, 1): 27.5,
+    (1126, True, 20): 27.5,
+    (1126, True, 256): 36.98,
+    (1331, False, 1): 22.0,
+    (1331, False, 20): 22.0,
+    (1331, False, 256): 23.55,
+    (1331, True, 1): 28.5,
+    (1331, True, 20): 28.5,
+    (1331, True, 256): 37.98,
+    (2150, False, 1): 26.0,
+    (2150, False, 20): 26.0,
+    (2150, False, 256): 27.55,
+    (2150, True, 1): 33.5,
+    (2150, True, 20): 33.5,
+    (2150, True, 256): 42.98,
+}
+_NUMBERS = count(1)
+
+
+@pytest.fixture(params=["memory", pytest.param("dynamodb", marks=pytest.mark.real)])
+def open_store(request: pytest.FixtureRequest) -> Iterator[OpenStore]:
+    clock = StillClock()
+    if request.param == "memory":
+        yield lambda meter: memory_store(clock, meter)
+        return
+    server: RunningServer = request.getfixturevalue("dynamodb_server")
+    transport = backends.dynamodb_calls(server.url, clock).transport
+    calls = DynamoCalls(transport, clock)
+    names = {table.setting: f"{table.name}-capacity-{next(_NUMBERS)}" for table in TABLES}
+    for table in TABLES:
+        DynamoTables(calls, names).carry_out(CreateTable(table))
+    yield lambda meter: DynamoStore(calls, names).metered(meter)
+    for name in names.values():
+        calls.call("DeleteTable", {"TableName": name})
+    transport.close()
+
+
+def on_memory(shape: Shape) -> Measured:
+    clock = StillClock()
+    return measured(lambda meter: memory_store(clock, meter), clock, shape)
+
+
+@pytest.mark.parametrize(("has_deployment", "most"), [(False, NORMAL_MOST), (True, WITH_DEPLOYMENT_MOST)])
+def test_a_job_of_1_3_kb_stays_within_its_budget(open_store: OpenStore, has_deployment: bool, most: float) -> None:
+    """On DynamoDB Local by its own account; memory must come to the same by itself."""
+    found = measured(open_store, StillClock(), Shape(1331, 20, has_deployment))
+    assert found.total <= most
+    assert found.total == on_memory(found.shape).total
+
+
+@pytest.mark.parametrize("case", UNITS)
+def test_no_shape_costs_more_than_it_did(case: tuple[int, bool, int]) -> None:
+    size_bytes, has_deployment, jobs = case
+    assert on_memory(Shape(size_bytes, jobs, has_deployment)).total <= UNITS[case] + 0.005
+
+
+def test_the_cost_is_told_by_step_and_by_table() -> None:
+    [row] = rows([on_memory(Shape(jobs=1))])
+    assert row["by_step"] == {"queued": 6, "scheduled": 4, "attached": 2, "in_progress": 4, "completed": 6}
+    assert row["by_table"] == {"workflow_jobs": 15, "workflow_job_events": 5, "workflow_runs": 2}
+    assert row["stored_bytes"] < 1331
+
+
+def test_units_become_dollars() -> None:
+    assert usd_per_million_jobs(22.0, Decimal("0.625")) == Decimal("13.75")

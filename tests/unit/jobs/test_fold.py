@@ -1,0 +1,316 @@
+"""The fold: any order, any repetition, one job."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.jobs.facts import JobEvent, Status, job_event, said_status
+from holdfast.jobs.internal import InternalType
+from holdfast.jobs.job import MARKS_MOST, folded, quick
+from holdfast.jobs.merging import changed
+from holdfast.jobs.payloads import JobPayload, Unusable, WorkflowJob, decoded
+from holdfast.kernel.instants import Instant
+from holdfast.ports.store import Item
+from holdfast.ports.store.values import item_bytes
+from tests.payloads import CREATED, delivery, job_payload
+from tests.unit.jobs.stories import DEPLOYMENT_ID, STORIES, internal, received, webhook
+
+ARRIVALS = [CREATED.plus(3600 + number) for number in range(60)]
+
+
+def told(events: Iterable[JobEvent]) -> Item:
+    """The job after these events, which came one a second whatever their own times are."""
+    job: Item | None = None
+    for event, arrived in zip(events, ARRIVALS, strict=False):
+        job = folded(job, received(event, arrived))
+    assert job is not None
+    return job
+
+
+def without_arrival(job: Item) -> Item:
+    """All but when we first heard of it, which is our own time."""
+    return {name: value for name, value in job.items() if name not in ("received_at", "ttl")}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_every_order_of_a_jobs_events_ends_in_the_same_job(name: str) -> None:
+    events = STORIES[name]()
+    expected = without_arrival(told(events))
+    for order in permutations(events):
+        assert without_arrival(told(order)) == expected
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_every_order_with_every_single_duplicate_ends_in_the_same_job(name: str) -> None:
+    """Each event once more, at each later place of each order. Places that only repeat a fold are not folded twice."""
+    events = STORIES[name]()
+    expected = without_arrival(told(events))
+    for order in permutations(events):
+        job: Item | None = None
+        for place, event in enumerate(order):
+            job = folded(job, received(event, ARRIVALS[place]))
+            # A duplicate of anything that came before leaves the job as it is, so what follows stays the same.
+            for earlier in order[: place + 1]:
+                assert folded(job, earlier) is job
+        assert job is not None
+        assert without_arrival(job) == expected
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_status_never_goes_back(name: str) -> None:
+    for order in permutations(STORIES[name]()):
+        job: Item | None = None
+        last = 0
+        for event in order:
+            job = folded(job, event)
+            assert job.get("rk", 0) >= last
+            last = job.get("rk", 0)
+            if "status" in job:
+                assert job["GSI1-PK"] == f"12345678#{job['status']}"
+
+
+def test_what_a_plain_job_ends_as() -> None:
+    job = told(STORIES["plain"]())
+    expected = {
+        "status": "completed",
+        "conclusion": "success",
+        "GSI1-PK": "12345678#completed",
+        "GSI2-PK": "12345678#acme-corporation/backend-service",
+        "GSI3-PK": "12345678#17123456789#1",
+        "created_at": "2026-01-15T10:00:00Z",
+        "started_at": "2026-01-15T10:00:31Z",
+        "completed_at": "2026-01-15T10:01:30Z",
+        "scheduled_at": "2026-01-15T10:00:02.000Z",
+        "attached_ms": CREATED.plus(4).epoch_ms,
+        "instance_id": "i-0123456789abcde01",
+        "instance_type": "m7i.xlarge",
+        "pool_name": "small-x64",
+        "runner_id": 4711,
+        "queued_ms": CREATED.plus(0.4).epoch_ms,
+        "scheduling_attempt": 1,
+        "custom_properties": {"team": "payments", "tier": "1"},
+    }
+    assert {name: job[name] for name in expected} == expected
+    assert len(job["dl"]) == 5
+
+
+def test_nothing_set_by_scheduling_is_lost_when_webhooks_come_first_or_late() -> None:
+    queued, scheduled, attached, started, completed = STORIES["plain"]()
+    for order in ([completed, started, queued, attached, scheduled], [scheduled, attached, queued, started, completed]):
+        job = told(order)
+        assert job["instance_lifecycle"] == "spot"
+        assert job["instance_id"] == "i-0123456789abcde01"
+        assert job["scheduled_at"]
+
+
+def test_a_higher_scheduling_attempt_replaces_the_lower_and_interruptions_stay() -> None:
+    job = told(STORIES["interrupted"]())
+    assert job["instance_lifecycle"] == "on-demand"
+    assert job["instance_id"] == "i-0123456789abcde02"
+    assert (job["was_interrupted"], job["interrupted_attempt"], job["scheduling_attempt"]) == (True, 1, 2)
+
+
+def test_a_job_that_queues_again_after_an_approval_is_queued() -> None:
+    first, waits, again = STORIES["gated"]()[:3]
+    assert told([first])["status"] == "queued"
+    assert told([first, waits])["status"] == "waiting"
+    assert told([again, waits, first])["status"] == "queued"
+    job = told([again, waits, first])
+    assert job["queued_ms"] - job["waiting_ms"] == 178_200
+    assert job["deployment_id"] == DEPLOYMENT_ID
+
+
+def test_at_the_same_millisecond_waiting_counts_for_more_than_queued() -> None:
+    """Ids without a time, and payloads that name the same second: no machine is launched on a doubt."""
+    queued, waits = webhook("queued", 1), webhook("waiting", 1, number=1)
+    assert told([queued, waits])["status"] == told([waits, queued])["status"] == "waiting"
+
+
+def test_a_job_that_nobody_took_has_no_start() -> None:
+    """GitHub sets started_at to the time of creation while a job is still queued."""
+    job = told([webhook("queued", 0.4), webhook("completed", 9, conclusion="cancelled")])
+    assert "started_at" not in job
+    assert "runner_id" not in job
+
+
+def test_a_start_that_was_never_announced_is_known_from_the_end() -> None:
+    job = told([webhook("queued", 0.4), webhook("completed", 90, started=31)])
+    assert job["started_at"] == "2026-01-15T10:00:31Z"
+    assert job["runner_name"].startswith("runs-on--i-")
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "fields", "expected"),
+    [
+        ("queued", "queued", {}, Status.QUEUED),
+        ("queued", None, {}, Status.QUEUED),
+        ("queued", "waiting", {}, Status.WAITING),
+        ("queued", "pending", {}, Status.WAITING),
+        ("queued", "novelty", {}, Status.WAITING),
+        ("queued", "in_progress", {}, Status.WAITING),
+        ("queued", "in_progress", {"runner_id": 5}, Status.IN_PROGRESS),
+        ("queued", "completed", {}, Status.WAITING),
+        ("queued", "completed", {"conclusion": "cancelled"}, Status.COMPLETED),
+        ("waiting", "waiting", {}, Status.WAITING),
+        ("waiting", "queued", {}, Status.WAITING),
+        ("in_progress", "queued", {}, Status.IN_PROGRESS),
+        ("in_progress", "in_progress", {}, Status.IN_PROGRESS),
+        ("in_progress", "completed", {"conclusion": "success"}, Status.COMPLETED),
+        ("completed", "in_progress", {}, Status.COMPLETED),
+        ("completed", "completed", {"conclusion": "novelty"}, Status.COMPLETED),
+    ],
+)
+def test_where_action_and_status_disagree(
+    action: str, status: str | None, fields: dict[str, object], expected: Status
+) -> None:
+    job = WorkflowJob(id=1, run_id=1, status=status, **fields)  # type: ignore[arg-type]
+    assert said_status(action, job) is expected
+
+
+@pytest.mark.parametrize("action", ["", "novelty", "\x00", "scheduled"])
+def test_an_action_that_nobody_knows_is_unusable(action: str) -> None:
+    with pytest.raises(Unusable):
+        webhook(action, 1)
+
+
+def test_a_null_job_is_unusable() -> None:
+    sent = delivery("workflow_job", job_payload("queued") | {"workflow_job": None}, CREATED)
+    with pytest.raises(Unusable, match="null"):
+        job_event(sent, decoded(sent.body, JobPayload), CREATED)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b/c", "a#b/c", "a", "", "a/b\x00", "a/" + "b" * 101, "ü/b"])
+def test_a_repository_that_cannot_be_one_is_unusable(name: str) -> None:
+    payload = job_payload("queued")
+    payload["repository"]["full_name"] = name
+    sent = delivery("workflow_job", payload, CREATED)
+    with pytest.raises(Unusable):
+        job_event(sent, decoded(sent.body, JobPayload), CREATED)
+
+
+def test_the_same_body_under_another_delivery_id_changes_nothing() -> None:
+    """The id is not signed: whoever has seen a body could send it again under a new one."""
+    payload = job_payload("waiting", at=CREATED.plus(2), deployment=DEPLOYMENT_ID)
+    first = delivery("workflow_job", payload, CREATED.plus(2))
+    again = replace(delivery("workflow_job", payload, CREATED.plus(500)), body=first.body)
+    facts = [job_event(sent, decoded(sent.body, JobPayload), CREATED) for sent in (first, again)]
+    job = told([facts[0], webhook("queued", 180, deployment=DEPLOYMENT_ID)])
+    assert folded(job, facts[1]) is job
+
+
+def test_two_hooks_that_were_sent_the_same_event_do_not_hide_each_other() -> None:
+    sent = [delivery("workflow_job", job_payload("queued"), CREATED, target=target) for target in ("1", "2")]
+    assert sent[0].id == sent[1].id
+    assert sent[0].mark != sent[1].mark
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "\U0001f600", "\x00"])
+def test_an_item_stays_under_4_kb_whatever_a_webhook_holds(character: str) -> None:
+    text = character * 2000
+    payload = job_payload("completed", started=CREATED, deployment=DEPLOYMENT_ID)
+    payload["workflow_job"] |= dict.fromkeys(("name", "workflow_name", "head_sha", "runner_name", "conclusion"), text)
+    payload["workflow_job"]["labels"] = [text] * 100
+    payload["repository"] |= {
+        "full_name": "o" * 39 + "/" + "r" * 100,
+        "default_branch": text,
+        "custom_properties": {f"{number}{text[:100]}": text for number in range(9)},
+    }
+    sent = delivery("workflow_job", payload, CREATED)
+    made: Item = folded(None, job_event(sent, decoded(sent.body, JobPayload), CREATED))
+    long = dict.fromkeys(("pool_name", "fleet_id", "region", "instance_type"), text)
+    for number in range(2 * MARKS_MOST):
+        made = folded(made, internal(InternalType.RESCHEDULED, number, attempt=number + 1, **long))
+    for kind in (InternalType.ATTACHED, InternalType.INTERRUPTED, InternalType.TERMINATED):
+        made = folded(made, internal(kind, 99, attempt=2 * MARKS_MOST))
+    assert 2000 < item_bytes({"PK": "9" * 30, "SK": "v", **made}) < 4096
+    assert made["labels"][-1] == "…"
+    assert "…" in made["custom_properties"]
+
+
+def any_events() -> st.SearchStrategy[list[JobEvent]]:
+    seconds = st.integers(0, 5)
+    webhooks = st.builds(
+        lambda action, second, number, started, conclusion, deployment: webhook(
+            action,
+            second,
+            number=number,
+            started=started,
+            conclusion=conclusion,
+            deployment=deployment,
+            node_id=f"{second} {number}",  # another delivery has another body
+        ),
+        st.sampled_from(["queued", "waiting", "in_progress", "completed"]),
+        seconds,
+        st.integers(0, 3),
+        st.integers(0, 5),
+        st.sampled_from(["success", "failure", "cancelled"]),
+        st.sampled_from([None, DEPLOYMENT_ID]),
+    )
+    internals = st.builds(
+        lambda kind, attempt: internal(kind, attempt, attempt), st.sampled_from(list(InternalType)), st.integers(1, 3)
+    )
+    return st.lists(webhooks | internals, min_size=1, max_size=7)
+
+
+@given(any_events(), st.randoms(use_true_random=False))
+def test_any_events_at_all_end_in_the_same_job_in_any_order(events: list[JobEvent], chance: object) -> None:
+    """Also such as GitHub would never send: two ends, two starts, ties to the millisecond."""
+    shuffled = list(events) + [event for event in events if chance.random() < 0.3]  # type: ignore[attr-defined]
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert without_arrival(told(shuffled)) == without_arrival(told(events))
+
+
+@given(any_events())
+def test_the_quick_way_does_what_the_fold_does_where_its_condition_holds(events: Sequence[JobEvent]) -> None:
+    job: Item | None = None
+    for event in events:
+        update, condition = quick(event)
+        expected = folded(job, event)
+        if condition.holds(job):
+            assert update.applied(job or {}) == expected
+        elif job is not None:
+            assert event.mark in job["dl"] or changed(job, expected).applied(job) == expected
+        job = expected
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_events_that_come_in_order_go_the_quick_way(name: str) -> None:
+    """No read, no second write: the fast path is the usual one."""
+    job: Item | None = None
+    for event in STORIES[name]():
+        assert quick(event)[1].holds(job), event.type
+        job = folded(job, event)
+
+
+def test_times_before_1970_or_after_the_world_do_not_break_the_fold() -> None:
+    for text in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "not a time", "2026-01-15T10:00:00"):
+        event = webhook("completed", 1, created_at=text, completed_at=text, started_at=text)
+        assert folded(None, event)["status"] == "completed"
+
+
+def test_the_senders_time_orders_and_a_time_that_cannot_be_is_not_believed() -> None:
+    sane = webhook("queued", 5)
+    assert sane.at == CREATED.plus(5)
+    payload = job_payload("queued")
+    for at in (Instant.from_iso("1999-01-01T00:00:00Z"), Instant.from_iso("2100-01-01T00:00:00Z")):
+        sent = delivery("workflow_job", payload, at)
+        assert job_event(sent, decoded(sent.body, JobPayload), CREATED).at == CREATED
+
+
+def test_an_item_of_an_older_deployment_does_not_go_back() -> None:
+    """It has no rank and no marks: its status says how far it is."""
+    legacy: Item = {
+        "PK": "1#2",
+        "SK": "v",
+        "status": "completed",
+        "conclusion": "success",
+        "created_at": "2026-01-15T10:00:00Z",
+    }
+    late = webhook("in_progress", 31)
+    assert not quick(late)[1].holds(legacy)
+    assert folded(legacy, late)["status"] == "completed"
+    assert folded(legacy, webhook("completed", 40, conclusion="failure"))["conclusion"] == "failure"

@@ -1,0 +1,392 @@
+"""Questions about jobs: by index, page by page, and never more looked at than said."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.memory import memory_store
+from holdfast.adapters.sqlite import sqlite_store
+from holdfast.jobs import queries, reports, statistics
+from holdfast.jobs.cost import shipped_prices
+from holdfast.jobs.facts import Status
+from holdfast.jobs.ingest import Tracker
+from holdfast.jobs.internal import InternalEvent, InternalType
+from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
+from holdfast.jobs.queries import EXAMINED_MOST, Filter, Found, Paging, Span
+from holdfast.jobs.stuck import Patience, stuck_jobs
+from holdfast.jobs.views import Viewing, deployment_view, event_view, job_view, run_view
+from holdfast.kernel.errors import BadRequest
+from holdfast.kernel.ids import DeploymentId, InstallationId, InstanceId, JobId, RunId
+from holdfast.ports.store import Consumed, Item, Store
+from holdfast.ports.store.tables import JOBS, TABLES
+from holdfast.simulator.gate import Gate
+from tests.clocks import StillClock
+from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, REPOSITORY, RUN_ID, delivery, job_payload
+from tests.unit.jobs.test_ingest import DEPLOYMENT, gated, plain, say
+
+INSTALLATION = InstallationId(INSTALLATION_ID)
+NOW = CREATED.plus(7 * 3600)
+VIEWING = Viewing(shipped_prices())
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    clock = StillClock(NOW)
+    opened = memory_store(clock) if request.param == "memory" else sqlite_store(tmp_path / "s.db", clock, tables=TABLES)
+    yield opened
+    opened.close()
+
+
+def tracker_on(store: Store) -> Tracker:
+    return Tracker(store, StillClock(NOW), "here")
+
+
+def add(
+    store: Store, job_id: int, *actions: str, created: float = 0, pool: str | None = None, **fields: object
+) -> None:
+    tracker = tracker_on(store)
+    begin = CREATED.plus(created)
+    for number, action in enumerate(actions):
+        at = begin.plus(10 * number)
+        started = begin.plus(10) if action == "completed" else None
+        times = {"created_at": begin.iso_seconds()}
+        payload = job_payload(action, at=at, job_id=job_id, started=started, **times | fields)  # type: ignore[arg-type]
+        tracker.receive(delivery("workflow_job", payload, at, job_id))
+    if pool:
+        key = JobKey(INSTALLATION, JobId(job_id))
+        tracker.tell(
+            InternalEvent(
+                key, InternalType.SCHEDULED, begin.plus(1), attributes={"pool_name": pool, "instance_type": "m7i.large"}
+            )
+        )
+
+
+def ids(found: Found) -> list[int]:
+    return [int(item["PK"].partition("#")[2]) for item in found.items]
+
+
+def test_jobs_by_status_newest_first_and_in_a_span_of_time(store: Store) -> None:
+    for number in range(5):
+        add(store, number, "queued", created=60 * number)
+    add(store, 9, "queued", "in_progress")
+    found = queries.jobs_by_status(store, INSTALLATION, "queued")
+    assert ids(found) == [4, 3, 2, 1, 0]
+    span = Span(CREATED.plus(60), CREATED.plus(180))
+    assert ids(queries.jobs_by_status(store, INSTALLATION, "queued", span)) == [3, 2, 1]
+    assert ids(queries.jobs_by_status(store, INSTALLATION, "in_progress")) == [9]
+
+
+def test_pages_hold_every_job_once(store: Store) -> None:
+    for number in range(23):
+        add(store, number, "queued", created=number // 3)
+    seen: list[int] = []
+    cursor = None
+    while True:
+        page = queries.jobs_by_repository(store, INSTALLATION, REPOSITORY, paging=Paging(4, cursor))
+        assert len(page.items) <= 4
+        seen += ids(page)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert sorted(seen) == list(range(23))
+    assert len(seen) == 23
+
+
+def test_filters_walk_the_index_and_say_how_far(store: Store) -> None:
+    for number in range(12):
+        add(
+            store, number, "queued", created=number, pool="small" if number % 4 == 0 else "large", labels=[f"n{number}"]
+        )
+    found = queries.jobs_by_repository(store, INSTALLATION, REPOSITORY, wanted=Filter({"pool": "small"}))
+    assert (ids(found), found.examined, found.cursor) == ([8, 4, 0], 12, None)
+    first = queries.jobs_by_repository(
+        store, INSTALLATION, REPOSITORY, paging=Paging(2), wanted=Filter({"pool": "small"})
+    )
+    assert (ids(first), first.examined) == ([8, 4], 8)
+    paging = Paging(2, first.cursor)
+    rest = queries.jobs_by_repository(store, INSTALLATION, REPOSITORY, paging=paging, wanted=Filter({"pool": "small"}))
+    assert (ids(rest), rest.cursor) == ([0], None)
+    by_label = queries.jobs_by_status(store, INSTALLATION, "scheduled", wanted=Filter({"label": "n7"}))
+    assert ids(by_label) == [7]
+
+
+def test_no_page_looks_at_more_than_a_thousand(store: Store) -> None:
+    for number in range(EXAMINED_MOST + 50):
+        item = {
+            "PK": f"{INSTALLATION}#{number}",
+            "SK": "v",
+            "GSI1-PK": f"{INSTALLATION}#queued",
+            "GSI2-PK": f"{INSTALLATION}#a/b",
+            "created_at": CREATED.plus(number).iso_seconds(),
+        }
+        store.put(JOBS, item)
+    found = queries.jobs_by_repository(store, INSTALLATION, "a/b", wanted=Filter({"pool": "none such"}))
+    assert (found.items, found.examined) == ([], EXAMINED_MOST)
+    assert found.cursor is not None
+    paging = Paging(cursor=found.cursor)
+    rest = queries.jobs_by_repository(store, INSTALLATION, "a/b", paging=paging, wanted=Filter({"pool": "none such"}))
+    assert (rest.examined, rest.cursor) == (50, None)
+    gathered = queries.gathered(
+        lambda paging: queries.jobs_by_repository(store, INSTALLATION, "a/b", paging=paging), 2000
+    )
+    assert (len(gathered.items), gathered.cursor) == (EXAMINED_MOST + 50, None)
+
+
+def test_no_question_scans_a_table(store: Store) -> None:
+    """All go by key or by index: no other call is made."""
+    for said in plain():
+        say(tracker_on(store), said)
+    gate = Gate(lambda _call, _moment: None)
+    watched = gate.wrapped(store, "store")
+    queries.jobs_by_run(watched, RunKey(INSTALLATION, RunId(RUN_ID), 1))
+    queries.events(watched, JobKey(INSTALLATION, JobId(JOB_ID)))
+    stuck_jobs(watched, INSTALLATION, Status.QUEUED, NOW, Patience(), Paging())
+    assert {call.method for call in gate.calls} == {"query", "batch_get"}
+
+
+def test_an_unfiltered_page_reads_no_more_than_it_shows() -> None:
+    consumed: list[Consumed] = []
+    store = memory_store(StillClock(NOW)).metered(consumed.append)
+    for number in range(30):
+        add(store, number, "queued", created=number)
+    consumed.clear()
+    queries.jobs_by_repository(store, INSTALLATION, REPOSITORY, paging=Paging(5))
+    assert sum(each.read_units for each in consumed) == 0.5 + 5 * 0.5
+
+
+def test_a_run_names_its_jobs_and_another_attempt_does_not(store: Store) -> None:
+    add(store, 1, "queued")
+    add(store, 2, "queued", run_attempt=2)
+    assert ids(queries.jobs_by_run(store, RunKey(INSTALLATION, RunId(RUN_ID), 1))) == [1]
+
+
+def test_another_installation_sees_nothing(store: Store) -> None:
+    add(store, 1, "queued")
+    assert ids(queries.jobs_by_status(store, InstallationId(1), "queued")) == []
+    assert ids(queries.jobs_by_repository(store, InstallationId(1), REPOSITORY)) == []
+    add(store, 2, "queued")
+    paging = Paging(1, queries.jobs_by_status(store, INSTALLATION, "queued", paging=Paging(1)).cursor)
+    with pytest.raises(BadRequest):
+        queries.jobs_by_status(store, InstallationId(1), "queued", paging=paging)
+
+
+def test_history_by_day_and_by_type(store: Store) -> None:
+    for said in gated():
+        say(tracker_on(store), said)
+    key = JobKey(INSTALLATION, JobId(JOB_ID))
+    queued = queries.events(store, key, event_type="webhook_queued")
+    assert [event_view(entry)["timestamp"] for entry in queued.items] == [
+        "2026-01-15T10:03:00.100Z",
+        "2026-01-15T10:00:00.400Z",
+    ]
+    assert len(queries.events(store, key, day="2026-01-15").items) == 5
+    assert queries.events(store, key, day="2026-01-16").items == []
+
+
+def test_stuck_jobs_are_judged_by_how_long_they_are_where_they_are(store: Store) -> None:
+    add(store, 1, "queued", "in_progress")
+    add(store, 2, "queued", created=6 * 3600 + 3000)
+    add(store, 3, "queued")
+    add(store, 4, "queued", "waiting", deployment=4)
+    tracker_on(store).receive(
+        delivery("workflow_job", job_payload("queued", job_id=4, deployment=4, at=NOW.plus(-5)), NOW.plus(-5))
+    )
+
+    def stuck(status: Status) -> list[int]:
+        return ids(stuck_jobs(store, INSTALLATION, status, NOW, Patience(), Paging()))
+
+    assert stuck(Status.IN_PROGRESS) == [1]
+    assert stuck(Status.QUEUED) == [3]
+    assert stuck(Status.WAITING) == []
+    with pytest.raises(BadRequest):
+        stuck(Status.COMPLETED)
+
+
+def test_a_view_has_every_attribute_of_the_seed(store: Store) -> None:
+    for said in plain():
+        say(tracker_on(store), said)
+    job = queries.job(store, JobKey(INSTALLATION, JobId(JOB_ID)))
+    assert job is not None
+    view = job_view(job, VIEWING)
+    expected = {
+        "installation_id": INSTALLATION_ID,
+        "job_id": JOB_ID,
+        "run_id": RUN_ID,
+        "run_attempt": 1,
+        "org_name": "acme-corporation",
+        "repo_full_name": REPOSITORY,
+        "repo_is_private": True,
+        "job_html_url": f"https://github.com/{REPOSITORY}/actions/runs/{RUN_ID}/job/{JOB_ID}",
+        "status": "completed",
+        "conclusion": "failure",
+        "was_interrupted": False,
+        "usage_in_seconds": 59,
+        "overall_queue_duration_in_ms": 31_000,
+        "last_updated_at": "2026-01-15T10:01:30.900Z",
+        "usage_in_dollars": Decimal("0.001926"),
+    }
+    assert {name: view[name] for name in expected} == expected
+    seed = """installation_id job_id run_id run_attempt org_name repo_full_name repo_is_private workflow_id
+        workflow_name job_name head_sha default_branch job_html_url status conclusion created_at received_at
+        scheduled_at started_at completed_at instance_id instance_type instance_lifecycle fleet_id pool_name
+        was_interrupted runner_id runner_name runner_group_id labels deployment_id usage_in_seconds
+        usage_in_dollars internal_queue_duration_in_ms overall_queue_duration_in_ms custom_properties
+        last_updated_at ttl"""
+    assert set(seed.split()) <= set(view)
+
+
+def test_an_entry_of_an_index_can_be_shown_as_well(store: Store) -> None:
+    add(store, 1, "queued", "in_progress")
+    [entry] = queries.jobs_by_status(store, INSTALLATION, "in_progress").items
+    view = job_view(entry, VIEWING)
+    assert (view["repo_full_name"], view["status"], view["run_id"]) == (REPOSITORY, "in_progress", RUN_ID)
+
+
+def test_a_runs_view_counts(store: Store) -> None:
+    key = RunKey(INSTALLATION, RunId(RUN_ID), 1)
+    add(store, 1, "queued", "in_progress", "completed")
+    add(store, 2, "queued", "in_progress", "completed", conclusion="failure")
+    found = queries.run(store, key)
+    assert found is not None
+    view = run_view(found, VIEWING)
+    assert (view["total_jobs"], view["completed_jobs"], view["failed_jobs"]) == (2, 2, 1)
+    assert (view["status"], view["conclusion"], view["is_complete"]) == ("completed", "failure", True)
+    add(store, 3, "queued")
+    view = run_view(queries.run(store, key) or {}, VIEWING)
+    assert (view["total_jobs"], view["is_complete"], view["conclusion"]) == (3, False, None)
+
+
+def test_an_approval_that_nobody_told_of_is_seen_from_the_job(store: Store) -> None:
+    add(store, 1, "waiting", "queued", deployment=7)
+    found = queries.deployment(store, DeploymentKey(INSTALLATION, DeploymentId(7)))
+    assert found is not None
+    view = deployment_view(*found)
+    assert (view["status"], view["is_inferred"], view["approved_at"]) == ("approved", True, "2026-01-15T10:00:10.000Z")
+    assert queries.deployment(store, DEPLOYMENT) is None
+
+
+def test_figures_of_a_repository(store: Store) -> None:
+    for number in range(10):
+        add(store, number, "queued", "in_progress", "completed", conclusion="failure" if number < 2 else "success")
+    add(store, 77, "completed", conclusion="skipped")
+    jobs = queries.jobs_by_repository(store, INSTALLATION, REPOSITORY).items
+    group = statistics.group_of("all", jobs)
+    assert (group.jobs, group.success_rate) == (11, 0.8)
+    assert group.run_seconds == {"p50": 10, "p95": 10, "p99": 10}
+    assert group.queue_seconds["p50"] == 10.0
+    assert [each.jobs for each in statistics.by_workflow_and_job(jobs)] == [11]
+    assert statistics.daily_counts(jobs) == {"2026-01-15": {"failure": 2, "skipped": 1, "success": 8}}
+
+
+def test_approval_time_is_no_queue_time(store: Store) -> None:
+    for said in gated():
+        say(tracker_on(store), said)
+    job: Item = queries.job(store, JobKey(INSTALLATION, JobId(JOB_ID))) or {}
+    view = job_view(job, VIEWING)
+    assert view["approval_duration_in_ms"] == 178_200
+    assert view["overall_queue_duration_in_ms"] == 211_000 - 178_200
+    assert statistics.group_of("", [job]).approval_seconds["p50"] == 178.2
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([], (None, None, None)), ([5.0], (5, 5, 5)), (list(range(1, 101)), (50, 95, 99)), ([1.0, 2.0], (1, 2, 2))],
+)
+def test_percentiles(values: list[float], expected: tuple[float, ...]) -> None:
+    assert tuple(statistics.percentile(values, percent) for percent in (50, 95, 99)) == expected
+
+
+def test_pools_and_costs(store: Store) -> None:
+    key = JobKey(INSTALLATION, JobId(1))
+    add(store, 1, "queued", "in_progress", "completed", pool="small")
+    tracker = tracker_on(store)
+    tracker.tell(
+        InternalEvent(key, InternalType.ATTACHED, CREATED.plus(2), instance_id=InstanceId("i-0123456789abcdef0"))
+    )
+    tracker.tell(InternalEvent(key, InternalType.TERMINATED, CREATED.plus(42)))
+    add(store, 2, "queued", "in_progress", "completed")
+    jobs = queries.jobs_by_repository(store, INSTALLATION, REPOSITORY).items
+    pools = statistics.pool_utilisation(jobs, NOW)
+    assert pools["small"] == {
+        "jobs": 1,
+        "running": 0,
+        "machine_seconds": 40.0,
+        "busy_seconds": 10.0,
+        "utilisation": 0.25,
+    }
+    [small, none] = statistics.costs(jobs, "pool", shipped_prices())
+    assert (small.name, small.usd, none.usd) == ("small", Decimal("0.001120"), Decimal(0))
+    assert [group.name for group in statistics.costs(jobs, "team", shipped_prices())] == ["payments"]
+    assert [group.name for group in statistics.costs(jobs, "day", shipped_prices())] == ["2026-01-15"]
+    with pytest.raises(BadRequest, match="cost by 'planet'"):
+        statistics.costs(jobs, "planet", shipped_prices())
+
+
+@pytest.mark.parametrize("limit", [0, 1001, -1])
+def test_a_page_of_an_odd_size_is_refused(limit: int) -> None:
+    with pytest.raises(BadRequest):
+        Paging(limit)
+
+
+def test_questions_that_cannot_be_meant_are_refused(store: Store) -> None:
+    with pytest.raises(BadRequest, match="planet"):
+        Filter({"planet": "x"})
+    with pytest.raises(BadRequest, match="after until"):
+        queries.jobs_by_status(store, INSTALLATION, "queued", Span(NOW, CREATED))
+
+
+def test_items_of_an_older_deployment_can_be_shown() -> None:
+    job: Item = {"PK": "1#2", "SK": "v", "GSI2-PK": "1#a/b", "GSI3-PK": "1#3#1", "labels": frozenset({"b", "a"})}
+    assert job_view(job, VIEWING)["labels"] == ["a", "b"]
+    run: Item = {
+        "PK": "1#3#1",
+        "SK": "v",
+        "status": "completed",
+        "total_jobs": 3,
+        "completed_jobs": 3,
+        "failed_jobs": 1,
+    }
+    view = run_view(run, VIEWING)
+    assert (view["total_jobs"], view["completed_jobs"], view["failed_jobs"]) == (3, 3, 1)
+
+
+# Reports
+
+
+def test_reports_go_by_index_and_say_how_far_they_looked(store: Store) -> None:
+    for number in range(6):
+        add(store, number, "queued", "in_progress", "completed", created=number * 86_400, pool="small")
+    add(store, 10, "queued", "in_progress", pool="large")
+    add(store, 11, "queued")
+    gate = Gate(lambda _call, _moment: None)
+    watched = gate.wrapped(store, "store")
+    figures = reports.repository_figures(watched, INSTALLATION, REPOSITORY, Span())
+    assert (figures.result.whole.jobs, figures.examined, figures.is_complete) == (8, 8, True)
+    days = reports.daily_counts(watched, INSTALLATION, Span())
+    assert days.result["2026-01-15"] == {"in_progress": 1, "queued": 1, "success": 1}
+    assert (len(days.result), days.is_complete) == (6, True)
+    pools = reports.pool_utilisation(watched, INSTALLATION, Span(), NOW)
+    assert {name: pool["jobs"] for name, pool in pools.result.items()} == {"large": 1, "small": 6}
+    assert pools.result["large"]["running"] == 1
+    costs = reports.costs(watched, INSTALLATION, Span(), "repo", shipped_prices(), NOW)
+    assert [(group.name, group.jobs) for group in costs.result] == [(REPOSITORY, 7)]
+    assert {call.method for call in gate.calls} == {"query", "batch_get"}
+
+
+def test_a_report_over_a_part_says_so(store: Store) -> None:
+    for number in range(6):
+        add(store, number, "queued", created=number)
+    part = reports.repository_figures(store, INSTALLATION, REPOSITORY, Span(), most=4)
+    assert (part.result.whole.jobs, part.examined, part.is_complete) == (4, 4, False)
+    days = reports.daily_counts(store, INSTALLATION, Span(), most=3)
+    assert (days.examined, days.is_complete) == (3, False)
+
+
+def test_a_job_is_explained_with_its_deployment(store: Store) -> None:
+    add(store, 1, "waiting", deployment=7)
+    found = reports.explanation(store, JobKey(INSTALLATION, JobId(1)), NOW, Patience())
+    assert found is not None
+    assert "production waits for an approval" in found.because
+    assert reports.explanation(store, JobKey(INSTALLATION, JobId(2)), NOW, Patience()) is None

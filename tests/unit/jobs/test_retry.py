@@ -1,0 +1,235 @@
+"""Failed jobs of an attempt that spot took down are run again: once, on on-demand, and not otherwise."""
+
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from holdfast.adapters.memory import memory_store
+from holdfast.jobs import queries
+from holdfast.jobs.ingest import Tracker
+from holdfast.jobs.internal import InternalEvent, InternalType
+from holdfast.jobs.keys import JobKey, RunKey
+from holdfast.jobs.retry import RESUME_SECONDS, RetryPolicy, Verdict, consider, decided, wants_on_demand
+from holdfast.jobs.webhook import WebhookSecrets, admitted
+from holdfast.kernel.ids import InstallationId, InstanceId, RunId
+from holdfast.ports.github import GitHubUnavailable
+from holdfast.ports.store import Item
+from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
+from holdfast.simulator.github import SimulatedGitHub
+from holdfast.simulator.github_objects import JobPlan, SimJob, SimRun
+from holdfast.simulator.timeline import Timeline
+from tests.payloads import CREATED
+
+INSTALLATION = InstallationId(7)
+SECRETS = WebhookSecrets.from_text("secret")
+
+
+class Stage:
+    def __init__(self, *plans: JobPlan) -> None:
+        self.clock = Timeline(CREATED)
+        self.store = memory_store(self.clock)
+        self.tracker = Tracker(self.store, self.clock, "here")
+        self.github = SimulatedGitHub(self.clock, random.Random(1), SECRETS.signature_of, self.deliver)
+        self.run: SimRun = self.github.start_run(INSTALLATION, "a/b", plans or [JobPlan("one"), JobPlan("two")])
+        self.clock.sleep(10)
+
+    def deliver(self, headers: Mapping[str, str], body: bytes) -> int:
+        self.tracker.receive(admitted(headers, body, SECRETS))
+        return 200
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(INSTALLATION, self.run.id, 1)
+
+    def tell(self, job: SimJob, kind: InternalType, attempt: int = 1, lifecycle: str = "spot") -> None:
+        attributes = {"instance_lifecycle": lifecycle} if "scheduled" in kind else {}
+        instance = InstanceId(f"i-{job.id:016x}")
+        key = JobKey(INSTALLATION, job.id)
+        self.tracker.tell(InternalEvent(key, kind, self.clock.now(), attempt, instance, attributes))
+
+    def life(self, job: SimJob, conclusion: str, *, interrupted: bool) -> None:
+        self.tell(job, InternalType.SCHEDULED)
+        self.github.start(job, "runner")
+        self.clock.sleep(30)
+        if interrupted:
+            self.tell(job, InternalType.INTERRUPTED)
+        self.github.finish(job, conclusion)
+        self.clock.sleep(30)
+
+    def end(self, first: tuple[str, bool] = ("success", False), second: tuple[str, bool] = ("failure", True)) -> None:
+        for job, (conclusion, interrupted) in zip(self.github.jobs_of(self.run), (first, second), strict=False):
+            self.life(job, conclusion, interrupted=interrupted)
+
+    def consider(self, policy: RetryPolicy | None = None, gate: Gate | None = None) -> Verdict:
+        gate = gate or Gate(lambda _call, _moment: None)
+        store, github = gate.wrapped(self.store, "store"), gate.wrapped(self.github, "github")
+        return consider(store, github, self.key, policy or RetryPolicy(), self.clock.now()).verdict
+
+
+def test_a_run_that_spot_took_down_is_run_again_once() -> None:
+    stage = Stage()
+    stage.end()
+    assert stage.consider() is Verdict.RETRY
+    assert stage.run.attempt == 2
+    stage.clock.sleep(10)
+    assert stage.consider() is Verdict.NO
+    assert stage.run.attempt == 2
+    assert [job.name for job in stage.github.jobs_of(stage.run)] == ["two"]
+
+
+def test_the_next_attempt_gets_on_demand_machines() -> None:
+    stage = Stage()
+    stage.end()
+    stage.consider()
+    assert wants_on_demand(stage.store, replace(stage.key, run_attempt=2))
+    assert not wants_on_demand(stage.store, stage.key)
+    assert not wants_on_demand(stage.store, replace(stage.key, run_attempt=3))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        (("success", False), ("success", False), Verdict.NO),
+        (("success", False), ("failure", False), Verdict.NO),
+        (("failure", False), ("failure", True), Verdict.NO),
+        (("failure", True), ("timed_out", True), Verdict.RETRY),
+        (("cancelled", False), ("failure", True), Verdict.RETRY),
+        (("success", True), ("success", True), Verdict.NO),
+    ],
+)
+def test_only_what_an_interruption_explains_is_run_again(
+    first: tuple[str, bool], second: tuple[str, bool], verdict: Verdict
+) -> None:
+    stage = Stage()
+    stage.end(first, second)
+    assert stage.consider() is verdict
+
+
+def test_nothing_is_run_again_before_the_attempt_is_over() -> None:
+    stage = Stage()
+    stage.life(stage.github.jobs_of(stage.run)[0], "failure", interrupted=True)
+    assert stage.consider() is Verdict.NOT_YET
+    stage.life(stage.github.jobs_of(stage.run)[1], "success", interrupted=False)
+    assert stage.consider() is Verdict.RETRY
+
+
+def test_an_interruption_before_the_machine_that_it_ran_on_explains_nothing() -> None:
+    stage = Stage(JobPlan("one"))
+    [job] = stage.github.jobs_of(stage.run)
+    stage.tell(job, InternalType.SCHEDULED)
+    stage.tell(job, InternalType.INTERRUPTED)
+    stage.tell(job, InternalType.RESCHEDULED, attempt=2, lifecycle="on-demand")
+    stage.github.start(job, "runner")
+    stage.clock.sleep(30)
+    stage.github.finish(job, "failure")
+    stage.clock.sleep(30)
+    assert stage.consider() is Verdict.NO
+
+
+def test_deployments_are_run_again_only_by_choice() -> None:
+    stage = Stage(JobPlan("deploy", environment="production"))
+    [job] = stage.github.jobs_of(stage.run)
+    stage.github.approve(job)
+    stage.clock.sleep(10)
+    stage.life(job, "failure", interrupted=True)
+    assert stage.consider() is Verdict.NO
+    assert stage.consider(RetryPolicy(with_deployments=True)) is Verdict.RETRY
+
+
+def test_caps_hold() -> None:
+    stage = Stage()
+    stage.end()
+    assert stage.consider(RetryPolicy(is_enabled=False)) is Verdict.NO
+    assert stage.consider(RetryPolicy(attempts_most=1)) is Verdict.NO
+    assert stage.consider(RetryPolicy(per_repository_and_day_most=0)) is Verdict.NO
+    assert stage.run.attempt == 1
+
+
+@pytest.mark.parametrize("how", ["killed before", "killed after", "answer lost"])
+@pytest.mark.parametrize("victim", range(14))
+def test_killed_at_any_call_it_is_run_again_once_in_the_end(victim: int, how: str) -> None:
+    stage = Stage()
+    stage.end()
+
+    def hook(call: PortCall, moment: Moment) -> None:
+        if call.number == victim and moment is (Moment.BEFORE if how == "killed before" else Moment.AFTER):
+            raise GitHubUnavailable("no answer") if how == "answer lost" and call.port == "github" else Killed
+
+    for gate in (Gate(hook), None, None):
+        with suppress(Killed, GitHubUnavailable):
+            stage.consider(gate=gate)
+        stage.clock.sleep(RESUME_SECONDS + 1)
+        assert stage.run.attempt <= 2
+    assert stage.run.attempt == 2
+    found = queries.run(stage.store, stage.key)
+    assert found is not None
+    assert found["retry"]["state"] == "requested"
+
+
+def test_a_failure_whose_webhook_was_lost_is_known_before_anything_is_run_again() -> None:
+    """The second job failed by itself; its webhooks never came, and the run's did."""
+    stage = Stage()
+    first, second = stage.github.jobs_of(stage.run)
+    stage.life(first, "failure", interrupted=True)
+    stage.github.deliver = lambda _headers, _body: 503
+    stage.github.start(second, "runner")
+    stage.github.finish(second, "failure")
+    stage.clock.sleep(10)
+    stage.github.deliver = stage.deliver
+    for record in stage.github.log[-1:]:
+        stage.github.redeliver(record.id)  # the run's end
+    stage.clock.sleep(600)
+    assert stage.consider() is not Verdict.RETRY
+    assert stage.run.attempt == 1
+
+
+def test_a_refusal_is_final() -> None:
+    stage = Stage()
+    stage.end()
+    stage.run.status = "in_progress"  # somebody has begun another attempt by hand
+    assert stage.consider() is Verdict.NO
+    stage.clock.sleep(600)
+    stage.run.status = "completed"
+    assert stage.consider() is Verdict.NO
+    assert stage.run.attempt == 1
+
+
+def test_a_claim_of_another_process_is_left_alone_for_a_while() -> None:
+    stage = Stage()
+    stage.end()
+
+    def die(call: PortCall, moment: Moment) -> None:
+        if call.method == "rerun_failed_jobs":
+            raise Killed
+
+    with pytest.raises(Killed):
+        stage.consider(gate=Gate(die))
+    assert stage.consider() is Verdict.NOT_YET
+    assert stage.run.attempt == 1
+
+
+@pytest.mark.parametrize(
+    ("run", "verdict"),
+    [
+        ({"status": "completed", "open": {9}}, Verdict.NOT_YET),
+        ({"status": "completed"}, Verdict.RETRY),
+        ({"status": "in_progress"}, Verdict.NOT_YET),
+        ({"status": "completed", "failed": {1, 2}}, Verdict.NO),
+    ],
+)
+def test_a_run_is_over_when_github_says_so_and_no_job_is_open(run: Item, verdict: Verdict) -> None:
+    """A failed job whose item is not there explains nothing either."""
+    failed: Item = {
+        "conclusion": "failure",
+        "was_interrupted": True,
+        "interrupted_attempt": 1,
+        "scheduling_attempt": 1,
+        "completed_at": CREATED.iso_seconds(),
+    }
+    whole = {"failed": {1}, "done": {1}} | run
+    assert (
+        decided(whole, RunKey(INSTALLATION, RunId(1), 1), [failed], RetryPolicy(), CREATED.plus(5)).verdict is verdict
+    )

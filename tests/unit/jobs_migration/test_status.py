@@ -1,0 +1,184 @@
+"""Whether the next step may be taken, and why not; the lifecycle at the end of the way."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.jobs.migration.cleanup import RULE, carry_out, planned, prefix_of, webhooks_rule
+from holdfast.jobs.migration.counts import Ledger, Told
+from holdfast.jobs.migration.layout import Layout
+from holdfast.jobs.migration.phases import Phase, WrongJump, move, stored_phase
+from holdfast.jobs.migration.readiness import check_last_phase, notes_of, step
+from holdfast.jobs.migration.status import Standing, standing
+from holdfast.kernel.errors import NeedsOperator
+from tests.unit.jobs_migration.worlds import LAYOUT, World, fill_older, life
+
+
+def looked_at(world: World) -> Standing:
+    return standing(world.store, world.objects, Phase.DUAL_WRITE, world.clock.now())
+
+
+def against(world: World) -> str:
+    return "; ".join(looked_at(world).against_next())
+
+
+def test_the_whole_way_each_step_with_its_reasons() -> None:
+    world = World()
+    fill_older(world, range(1, 11))
+    assert against(world) == ""
+    move(world.store, stored_phase(world.store), Phase.DUAL_WRITE, world.clock.now(), "test")
+    assert "not every instance has followed" in against(world)
+    world.clock.advance(30)
+    assert against(world) == "nothing was filled in since both are written; run: holdfast migrate backfill"
+    world.backfill()
+    assert against(world) == "nothing was compared since the backfill; run: holdfast migrate compare"
+    world.clock.advance(1)
+    world.compare(0.5)
+    assert "only a share of 0.5 was compared" in against(world)
+    world.compare()
+    assert against(world) == ""
+    assert looked_at(world).shown()["is_ready"]
+    world.go_to(Phase.DUAL_READ)
+    assert against(world) == ""
+    world.go_to(Phase.DYNAMODB_ONLY)
+    assert (looked_at(world).next, against(world)) == (None, "")
+
+
+def test_webhooks_that_the_tables_lack_stand_in_the_way() -> None:
+    world = World()
+    world.go_to(Phase.DUAL_WRITE)
+    world.backfill()
+    world.compare()
+    world.store.fails = lambda call: call == "update"
+    world.dual.receive(life(3)[0])
+    world.store.fails = lambda _: False
+    assert "1 webhooks are in S3 and not in the tables" in against(world)
+    assert "1 webhooks are in S3 alone, and would not be seen" in looked_at(world).against_back(Phase.OFF)[0]
+    assert looked_at(world).against_back(Phase.DUAL_WRITE) == []
+    world.backfill()
+    assert looked_at(world).against_back(Phase.OFF) == []
+    world.clock.advance(1)
+    world.compare()
+    assert against(world) == ""
+
+
+def test_a_backfill_from_before_both_were_written_does_not_count() -> None:
+    """Who went back to off and came again has a gap to fill."""
+    world = World()
+    world.go_to(Phase.DUAL_WRITE)
+    world.backfill()
+    world.compare()
+    world.go_to(Phase.OFF)
+    world.go_to(Phase.DUAL_WRITE)
+    assert "nothing was filled in since both are written" in against(world)
+
+
+def test_an_unfinished_backfill_and_differences_stand_in_the_way() -> None:
+    world = World()
+    fill_older(world, range(1, 4))
+    world.go_to(Phase.DUAL_WRITE)
+    world.backfill()
+    world.objects.put("webhooks/1/2/queued.json", b"{")
+    world.clock.advance(1)
+    world.compare()
+    assert "1 differences were found" in against(world)
+
+
+def test_reads_that_fell_back_to_s3_stand_in_the_way_of_the_last_phase() -> None:
+    world = World()
+    world.go_to(Phase.DUAL_WRITE)
+    world.backfill()
+    world.compare()
+    world.go_to(Phase.DUAL_READ)
+    ledger = Ledger(world.store, world.clock)
+    ledger(Told(stored_phase(world.store).seq, "read", "s3", "fallback", 0.1))
+    ledger.flush()
+    assert "1 reads since yesterday found a job in S3, not in the tables" in against(world)
+    world.clock.advance(3 * 86_400)
+    assert against(world) == ""
+
+
+def test_a_step_goes_the_way_that_was_asked_for() -> None:
+    world = World()
+    world.go_to(Phase.DUAL_WRITE)
+    it = looked_at(world)
+    assert step(it, None, is_forward=True) is Phase.DUAL_READ
+    assert step(it, None, is_forward=False) is Phase.OFF
+    with pytest.raises(WrongJump, match="other way; run: holdfast migrate back"):
+        step(it, Phase.OFF, is_forward=True)
+    with pytest.raises(WrongJump, match="dual_read comes first"):
+        step(it, Phase.DYNAMODB_ONLY, is_forward=True)
+    world.go_to(Phase.OFF)
+    with pytest.raises(WrongJump, match="the phase is off: there is none before it"):
+        step(looked_at(world), None, is_forward=False)
+
+
+def test_going_back_tells_what_s3_lacks() -> None:
+    world = World()
+    world.go_to(Phase.DYNAMODB_ONLY)
+    assert "are in the tables alone" in " ".join(notes_of(stored_phase(world.store), Phase.DUAL_READ))
+    world.go_to(Phase.DUAL_WRITE)
+    assert "to the older system again" in " ".join(notes_of(stored_phase(world.store), Phase.OFF))
+
+
+# The lifecycle
+
+THEIRS: dict[str, Any] = {"ID": "logs", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 7}}
+
+
+def test_webhooks_go_to_glacier_and_other_peoples_rules_stay() -> None:
+    plan = planned([THEIRS], LAYOUT, "runners/")
+    assert plan.rules == [THEIRS, webhooks_rule(LAYOUT)]
+    assert prefix_of(plan.rules[1]) == "webhooks/"
+    assert plan.rules[1]["Transitions"] == [{"Days": 90, "StorageClass": "GLACIER"}]
+    assert (plan.is_change, plan.notes) == (True, ())
+
+
+def test_a_second_time_nothing_is_to_be_changed() -> None:
+    rules = planned([THEIRS], LAYOUT, "runners/").rules
+    assert not planned(rules, LAYOUT, "runners/").is_change
+    older = [{**rule, "Status": "Disabled"} if rule["ID"] == RULE else rule for rule in rules]
+    assert planned(older, LAYOUT, "runners/").is_change
+
+
+@pytest.mark.parametrize(
+    ("layout", "runners"), [("r/{job_id}/{status}", "r/runners/"), ("runners/w/{job_id}/{status}", "runners/")]
+)
+def test_a_rule_that_would_reach_the_agents_configurations_is_refused(layout: str, runners: str) -> None:
+    with pytest.raises(NeedsOperator, match="agents could not boot"):
+        planned([], Layout(layout), runners)
+
+
+def test_other_rules_that_reach_them_are_pointed_out() -> None:
+    whole = {"ID": "all", "Status": "Enabled", "Prefix": "", "Expiration": {"Days": 30}}
+    off = {**whole, "ID": "off", "Status": "Disabled"}
+    notes = planned([whole, off], LAYOUT, "runners/").notes
+    assert len(notes) == 2
+    assert "rule all also reaches runners/: Expiration; agents need these objects" in notes
+
+
+def test_a_lifecycle_that_somebody_else_set_at_the_same_time_is_noticed() -> None:
+    world = World()
+    plan = planned([THEIRS], LAYOUT, "runners/")
+
+    def meddle(call: str, when: str) -> bool:
+        if (call, when) == ("set_lifecycle", "after"):
+            world.objects.fault = lambda _call, _when: False
+            world.objects.set_lifecycle([THEIRS])
+        return False
+
+    world.objects.fault = meddle
+    with pytest.raises(NeedsOperator, match=f"rules are missing from it: {RULE}"):
+        carry_out(world.objects, plan)
+    carry_out(world.objects, plan)
+    assert world.objects.lifecycle() == plan.rules
+
+
+@pytest.mark.parametrize("phase", [Phase.OFF, Phase.DUAL_WRITE, Phase.DUAL_READ])
+def test_while_objects_may_be_read_none_is_archived(phase: Phase) -> None:
+    world = World()
+    world.go_to(phase)
+    with pytest.raises(NeedsOperator, match=f"the phase is {phase}, and objects in Glacier cannot be read"):
+        check_last_phase(world.store)
+    world.go_to(Phase.DYNAMODB_ONLY)
+    check_last_phase(world.store)

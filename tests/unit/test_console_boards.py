@@ -1,0 +1,243 @@
+"""What the overview says and warns of follows from what is stored and seen."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.cluster.log import log_failure
+from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.tick import tick
+from holdfast.entrypoints.boards import latest
+from holdfast.entrypoints.happening import alerts, headline, rule_groups
+from holdfast.entrypoints.history import ClusterHistory, Moment, marks, spans
+from holdfast.entrypoints.last_look import nodes_shown
+from holdfast.jobs.cost import shipped_prices
+from holdfast.kernel.errors import StoreUnavailable
+from holdfast.kernel.instants import Instant
+from holdfast.ports.kube import KubeUnavailable
+from holdfast.simulator.k3s import Workload
+from tests.simulation.harness import Stage
+from tests.simulation.hooks import before, raising
+from tests.unit.console_world import ConsoleWorld
+
+NOW = Instant.from_iso("2026-01-15T12:00:00Z")
+QUIET: dict[str, Any] = {
+    "workers": 3,
+    "pods": 12,
+    "pending": 0,
+    "nodes": [],
+    "action": None,
+    "paused": None,
+    "failure": None,
+    "last_tick_seconds": 10.0,
+    "rules": [],
+    "capacity": [],
+    "undrainable": [],
+    "up_failures": 0,
+}
+COUNTS = {name: {"jobs": 0, "more": False} for name in ("in_progress", "scheduled", "queued", "waiting")}
+NO_JOBS: dict[str, Any] = {"installations": [7], "problem": None, "counts": COUNTS, "stuck": {"jobs": 0, "more": False}}
+
+
+def test_a_quiet_cluster_is_one_sentence_and_no_alert() -> None:
+    assert headline(QUIET, {**NO_JOBS, "installations": []}) == ["3 workers with 12 pods; nothing waits."]
+    assert alerts(QUIET, NO_JOBS, 60) == []
+
+
+def leaving_node(kind: str) -> dict[str, Any]:
+    return {"id": "i-1", "status": "leaving", "notice": {"kind": kind, "phase": "CORDONED"}}
+
+
+def test_each_machine_that_leaves_leaves_for_its_own_reason() -> None:
+    """EC2 does not take what is replaced for being NotReady."""
+    nodes = [leaving_node(kind) for kind in (*SpotKind, SpotKind.NOT_READY)]
+    assert headline({**QUIET, "nodes": nodes}, NO_JOBS)[1] == (
+        "EC2 takes 1 spot machine back. Replacing 1 spot machine at risk of being taken. "
+        "Replacing 2 workers for being NotReady."
+    )
+
+
+def test_what_is_under_way_is_said() -> None:
+    up = {"kind": "scale-up", "phase": "VERIFYING", "seconds": 40, "requested": 2}
+    down = {"kind": "scale-down", "phase": "DRAINING", "seconds": 5, "targets": ["i-1"]}
+    paused = {"by": "ada", "reason": "", "since": NOW.iso()}
+    assert "Adding 2 workers: verifying for 40 s." in headline({**QUIET, "action": up}, NO_JOBS)
+    assert "Taking 1 worker away: draining for 5 s." in headline({**QUIET, "action": down}, NO_JOBS)
+    leaving = [leaving_node("interruption")]
+    said = headline({**QUIET, "nodes": leaving, "paused": paused}, NO_JOBS)
+    assert said[1] == "EC2 takes 1 spot machine back. Paused: nothing new is begun."
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "urgent"),
+    [
+        ({"last_tick_seconds": 400.0}, "no_tick", True),
+        ({"last_tick_seconds": None}, "no_tick", True),
+        ({"failure": {"at": NOW.iso(), "why": "EC2 does not answer"}}, "tick_failed", True),
+        ({"up_failures": 2}, "up_failed", True),
+        ({"nodes": [{"id": "i-1", "status": "not ready"}]}, "not_ready", True),
+        ({"paused": {"by": "ada", "reason": "x", "since": NOW.iso()}}, "paused", False),
+        ({"rules": [{"name": "cpu_high", "verdict": "unknown", "value": "away", "limit": ""}]}, "unknown", False),
+        (
+            {"capacity": [{"type": "t3.medium", "zone": "a", "market": "spot", "is_failing": True}]},
+            "no_capacity",
+            False,
+        ),
+        ({"undrainable": [{"id": "i-1", "is_failing": True}]}, "undrainable", False),
+    ],
+)
+def test_each_trouble_is_an_alert_that_leads_somewhere(change: dict[str, Any], what: str, urgent: bool) -> None:
+    (found,) = alerts({**QUIET, **change}, NO_JOBS, 60)
+    assert (found["what"], found["is_urgent"]) == (what, urgent)
+    assert found["link"].startswith("/")
+    assert found["text"]
+    assert found["act"]
+
+
+def test_troubles_of_jobs_are_alerts_and_the_urgent_come_first() -> None:
+    stuck = {**NO_JOBS, "stuck": {"jobs": 2, "more": False}, "problem": "no answer"}
+    paused = {"by": "ada", "reason": "", "since": NOW.iso()}
+    found = alerts({**QUIET, "paused": paused}, stuck, 60)
+    assert [alert["what"] for alert in found] == ["stuck_jobs", "jobs_unknown", "paused"]
+
+
+def test_rules_are_grouped_by_what_they_are_for() -> None:
+    stage = Stage()
+    ticked = stage.tick()
+    assert ticked is not None
+    up, down = rule_groups([rule.shown() for rule in ticked.plan.rules])[:2]
+    assert up["rules"][0]["name"] == "cpu_high"
+    assert down["rules"][0]["name"] == "cpu_low"
+    assert "pods wait for a place" in up["against"]
+    assert all(rule["words"] != rule["name"] for group in (up, down) for rule in group["rules"])
+
+
+# The time line
+
+
+def moment(minutes: float, *steps: str, direction: str | None = None) -> Moment:
+    told = tuple((step, "why") for step in steps)
+    return Moment(NOW.plus(60 * minutes), "tick", 2, 0, 0.5, told, (), None, direction=direction)
+
+
+def test_actions_have_a_begin_and_an_end() -> None:
+    found = spans(
+        [
+            moment(0, "begin_scale_up", "launch_slot"),
+            moment(1, direction="up"),
+            moment(2, "complete_scale_up", direction="up"),
+            moment(3, "begin_scale_down"),
+        ]
+    )
+    assert [(each["kind"], each["result"]) for each in found] == [("up", "done"), ("down", None)]
+    assert (found[0]["begin"], found[0]["end"]) == (NOW.iso(), NOW.plus(120).iso())
+
+
+def test_an_action_whose_begin_or_end_was_not_logged_is_seen_all_the_same() -> None:
+    """A tick that was killed, or that lost its lease, writes no steps."""
+    found = spans([moment(0), moment(1, direction="up"), moment(2, "complete_scale_up", direction="up"), moment(3)])
+    assert [(each["begin"], each["end"]) for each in found] == [(NOW.plus(60).iso(), NOW.plus(120).iso())]
+    found = spans([moment(0, "begin_scale_down"), moment(1, direction="down"), moment(2), moment(3)])
+    assert [(each["kind"], each["end"], each["result"]) for each in found] == [("down", NOW.plus(120).iso(), "ended")]
+    assert [mark["kind"] for mark in marks([moment(0, "cordon_interrupted"), moment(1, "launch_slot")])] == ["spot"]
+
+
+def test_the_log_is_read_once_and_then_only_what_is_new() -> None:
+    stage = Stage()
+    history = ClusterHistory(stage.store, stage.name)
+    read: list[int] = []
+    query = stage.store.query
+
+    def counted(*args: Any, **options: Any) -> Any:
+        page = query(*args, **options)
+        read.append(len(page.items))
+        return page
+
+    stage.store.query = counted  # type: ignore[method-assign]
+    for _ in range(30):
+        stage.tick()
+    begin = stage.clock.now().plus(-6 * 3600)
+    assert len(history.since(begin, stage.clock.now())) == 30
+    assert sum(read) == 30
+    read.clear()
+    stage.tick()
+    now = stage.clock.now()
+    assert len(history.since(begin, now)) == 31
+    assert sum(read) <= 8  # the last five minutes may have changed
+    read.clear()
+    assert len(history.since(now.plus(-600), now)) == 11
+    assert sum(read) <= 8
+
+
+def test_ticks_that_failed_are_one_entry_however_often_it_was_read() -> None:
+    stage = Stage()
+    history = ClusterHistory(stage.store, stage.name)
+    begin = stage.clock.now()
+    for _ in range(4):
+        stage.clock.sleep(20)
+        log_failure(stage.store, stage.name, KubeUnavailable("no route"), stage.clock.now())
+        found = history.since(begin, stage.clock.now())
+    assert [(each.kind, each.at) for each in found] == [("no-tick", stage.clock.now())]
+
+
+def test_what_is_older_than_a_day_is_forgotten() -> None:
+    stage = Stage()
+    history = ClusterHistory(stage.store, stage.name)
+    for _ in range(3):
+        stage.tick()
+    now = stage.clock.now()
+    assert len(history.since(now.plus(-3600), now)) == 3
+    later = now.plus(25 * 3600)
+    assert history.since(later.plus(-24 * 3600), later) == []
+    assert not history._known
+
+
+def test_a_tick_with_many_words_does_not_fill_a_short_list() -> None:
+    wordy = Moment(NOW, "tick", 2, 0, 0.5, (), tuple(f"pod {number} stays" for number in range(9)), None)
+    assert [event["text"] for event in latest([wordy], 8)] == ["pod 0 stays", "pod 1 stays", "and 7 more like that"]
+    assert len(latest([wordy], None)) == 9
+
+
+# Nodes
+
+
+def test_nodes_are_shown_in_every_part_of_their_life() -> None:
+    stage = Stage(workers=3)
+    stage.world.k3s.run(Workload("web", 60))
+    seen: set[str] = set()
+    for minute in range(240):
+        if minute == 40:
+            spot = [machine for machine in stage.alive if machine.market == "spot"]
+            stage.world.ec2.interrupt(spot[0].id)
+        if minute == 60:
+            stage.world.k3s.run(Workload("web", 6))
+        ticked = stage.tick(seconds=20)
+        if ticked is not None:
+            now = stage.clock.now()
+            seen |= {node["status"] for node in nodes_shown(ticked.seen, now, shipped_prices())}
+    assert {"booting", "joining", "joined", "in service", "draining"} <= seen
+
+
+def test_a_failure_of_another_process_is_an_alert_until_a_tick_follows() -> None:
+    world = ConsoleWorld()
+    world.stage.tick()
+    world.stage.clock.sleep(60)
+    with pytest.raises(StoreUnavailable):
+        tick(world.stage.cluster(before("batch_get", raising(StoreUnavailable("no answer")))), "elsewhere")
+    data = world.boards.overview({})
+    assert [(alert["what"], alert["text"]) for alert in data["alerts"]] == [
+        ("tick_failed", "The last tick came to nothing: no answer")
+    ]
+    world.stage.tick()
+    data = world.boards.overview({})
+    assert data["alerts"] == []
+    assert data["cluster"]["newest_failure"]["what"] == "StoreUnavailable"
+
+
+def test_a_process_that_does_not_tick_says_so() -> None:
+    world = ConsoleWorld()
+    world.stage.tick()
+    data = world.boards.cluster({})
+    assert not data["nodes_are_seen"]
+    assert data["last_tick_at"] is not None
+    assert "This process does not tick" in world.get("/cluster").text

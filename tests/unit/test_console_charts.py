@@ -1,0 +1,96 @@
+"""Charts are drawn from what is known, and end where nothing is."""
+
+from typing import Any
+
+from holdfast.console.pages.charts import WIDTH, bars, columns, gantt, stages, time_line
+from holdfast.kernel.instants import Instant
+
+NOW = Instant.from_iso("2026-01-15T12:00:00Z")
+
+
+def line(points: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    whole = {
+        "hours": 1,
+        "points": points,
+        "actions": [],
+        "marks": [],
+        "cpu_up": 0.7,
+        "cpu_down": 0.3,
+        "max_workers": 10,
+    }
+    return {**whole, **changes}
+
+
+def point(minutes: float, workers: int | None = 2, pending: int | None = 0, cpu: float | None = 0.5) -> dict[str, Any]:
+    return {"at": NOW.plus(-60 * minutes).iso(), "workers": workers, "pending": pending, "cpu": cpu}
+
+
+def test_nothing_known_draws_no_line() -> None:
+    chart = time_line(line([]), NOW.iso())
+    assert [lane["line"] for lane in chart["lanes"]] == ["", "", ""]
+    assert [lane["last"] for lane in chart["lanes"]] == [None, None, None]
+
+
+def test_a_line_is_broken_where_a_value_is_unknown() -> None:
+    chart = time_line(line([point(30), point(20, cpu=None), point(10), point(0)]), NOW.iso())
+    assert chart["lanes"][0]["line"].count("M") == 1
+    assert chart["lanes"][2]["line"].count("M") == 2
+
+
+def test_a_line_is_broken_where_nobody_ticked() -> None:
+    chart = time_line(line([point(50), point(49), point(10), point(9)]), NOW.iso())
+    assert [lane["line"].count("M") for lane in chart["lanes"]] == [2, 2, 2]
+    assert len(chart["readings"]) == 4
+
+
+def test_thousands_of_ticks_make_a_few_hundred_points_and_no_burst_is_lost() -> None:
+    points = [point(60 - number / 50, pending=40 if number == 1777 else 0) for number in range(3000)]
+    chart = time_line(line(points), NOW.iso())
+    assert len(chart["readings"]) <= 240
+    assert max(reading[3] for reading in chart["readings"]) == 40
+
+
+def test_an_action_that_goes_on_reaches_to_now() -> None:
+    begun = {"kind": "up", "begin": NOW.plus(-600).iso(), "end": None, "result": None, "because": ""}
+    ended = {"kind": "down", "begin": None, "end": NOW.plus(-1800).iso(), "result": "done", "because": ""}
+    up, down = time_line(line([], actions=[begun, ended]), NOW.iso())["bands"]
+    assert round(up["x"] + up["width"]) == WIDTH
+    assert (down["x"], down["width"]) == (0.0, 500.0)
+
+
+def job(number: int, created: float, started: float | None, completed: float | None) -> dict[str, Any]:
+    def iso(seconds: float | None) -> str | None:
+        return None if seconds is None else NOW.plus(seconds).iso_seconds()
+
+    return {
+        "job_id": number,
+        "created_at": iso(created),
+        "started_at": iso(started),
+        "completed_at": iso(completed),
+        "usage_in_seconds": None if started is None or completed is None else completed - started,
+        "stages_in_ms": {"launch": 20_000, "boot": 20_000, "approval": None},
+    }
+
+
+def test_a_run_is_drawn_over_the_time_it_took() -> None:
+    chart = gantt([job(2, -50, -25, 0), job(1, -100, -75, -50), job(3, -50, None, None)], NOW.iso())
+    first, second, third = chart["rows"]
+    assert (first["wait_x"], first["wait_width"], first["run_x"], first["run_width"]) == (0, 250, 250, 250)
+    assert (second["run_x"], second["run_width"]) == (750, 250)
+    assert third["run_width"] == 0
+    assert third["wait_width"] == 500
+    assert gantt([], NOW.iso())["rows"] == []
+
+
+def test_the_stages_of_a_job_fill_its_bar() -> None:
+    found = stages(job(1, -100, -60, 0), NOW.iso())
+    assert [(stage["name"], stage["width"]) for stage in found] == [("launch", 200), ("boot", 200), ("run", 600)]
+    assert stages(job(1, -100, -60, None), NOW.iso())[-1]["seconds"] == 60
+
+
+def test_bars_and_columns_are_beside_the_largest() -> None:
+    items = [{"usd": 4.0}, {"usd": 1.0}, {"usd": 0.0}]
+    assert [bar["width"] for bar in bars(items, "usd")] == [1000, 250, 0]
+    assert [column["height"] for column in columns(items, "usd")] == [100, 25, 0.5]
+    assert bars([], "usd") == []
+    assert [bar["width"] for bar in bars([{"usd": 0}], "usd")] == [0]

@@ -1,0 +1,63 @@
+"""Open pages are told when something changed, not too often, and do not keep the server from ending."""
+
+import asyncio
+from itertools import islice
+
+from holdfast.console.live import STREAMS_MOST, Live
+from tests.unit.console_world import ConsoleWorld
+
+
+async def first(live: Live, count: int) -> list[str]:
+    found: list[str] = []
+    stream = live.stream()
+    async for line in stream:
+        found.append(line)
+        if len(found) == count:
+            break
+    await stream.aclose()  # type: ignore[attr-defined]
+    return found
+
+
+def test_a_change_is_told_and_many_changes_once() -> None:
+    live = Live(look_seconds=0.001)
+
+    async def watch() -> list[str]:
+        watching = asyncio.create_task(first(live, 3))
+        await asyncio.sleep(0)
+        for _ in range(100):
+            live.changed()
+        return await watching
+
+    lines = asyncio.run(watch())
+    assert lines[0].startswith("retry: ")
+    assert lines[1] == "event: changed\ndata: 100\n\n"
+    assert lines[2] == "event: changed\ndata: 100\n\n"  # nothing new: time goes on, and other processes change things
+
+
+def test_the_streams_end_when_the_server_does() -> None:
+    live = Live(look_seconds=0.001)
+
+    async def watch() -> list[str]:
+        watching = asyncio.create_task(first(live, 1000))
+        await asyncio.sleep(0)
+        live.stop()
+        return await watching
+
+    assert len(asyncio.run(watch())) == 1
+
+
+def test_there_is_a_most_of_streams_and_a_closed_one_makes_room() -> None:
+    world = ConsoleWorld()
+
+    async def open_all() -> int:
+        streams = [world.live.stream() for _ in range(STREAMS_MOST)]
+        for stream in streams:
+            await anext(stream)
+        answer = await world.live._open(None)  # type: ignore[arg-type]
+        for stream in islice(streams, None):
+            await stream.aclose()  # type: ignore[attr-defined]
+        again = await world.live._open(None)  # type: ignore[arg-type]
+        assert again.status_code == 200
+        return answer.status_code
+
+    assert asyncio.run(open_all()) == 503

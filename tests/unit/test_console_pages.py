@@ -1,0 +1,284 @@
+"""Each page opens, shows what its JSON has, leads somewhere, and is not broken by what strangers write."""
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.errors import StoreUnavailable
+from holdfast.simulator.k3s import Workload
+from tests.payloads import CREATED, INSTALLATION_ID, REPOSITORY, RUN_ID
+from tests.unit.console_world import ORIGIN, ConsoleWorld
+from tests.unit.job_world import HOSTILE
+from tests.unit.test_console_access import OPEN
+
+PAGES = [
+    "/",
+    "/cluster",
+    "/cluster/decisions",
+    "/events",
+    "/jobs",
+    "/deployments",
+    "/costs",
+    "/system",
+    f"/jobs/{INSTALLATION_ID}/1",
+    f"/runs/{INSTALLATION_ID}/{RUN_ID}/1",
+]
+TABS = ["all", "queue", "running", "waiting", "stuck", "finished"]
+DEPLOYMENT = 77
+
+
+def lived(**fields: Any) -> ConsoleWorld:
+    """A cluster that has scaled up, and jobs in every status."""
+    world = ConsoleWorld(access=OPEN)
+    world.stage.world.k3s.run(Workload("web", 55))
+    world.tick(12)
+    world.job("completed", 1, conclusion="success", started=CREATED.plus(5), **fields)
+    world.job("queued", 2, **fields)
+    world.job("in_progress", 3, started=CREATED.plus(5), **fields)
+    world.job("waiting", 4, deployment=DEPLOYMENT, **fields)
+    return world
+
+
+@pytest.fixture(scope="module")
+def world() -> ConsoleWorld:
+    return lived()
+
+
+class Reader(HTMLParser):
+    """Elements in the order of the page, and what is wrong with it at first sight."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_opens_empty(path: str) -> None:
+    """Before the first tick and the first webhook: it says what to do, or that there is no such thing."""
+    page = ConsoleWorld(access=OPEN).get(path)
+    assert page.status == (404 if re.search(r"\d", path) else 200)
+    assert "class=" in page.text
+
+
+@pytest.mark.parametrize("path", [*PAGES, *(f"/jobs?tab={tab}" for tab in TABS), "/deployments/12345678/77"])
+def test_every_page_is_whole(world: ConsoleWorld, path: str) -> None:
+    """One heading of the first order, no id twice, every field with a name, nothing inline, every link answered."""
+    path, _, query = path.partition("?")
+    page = world.ask("GET", path, query=query.encode())
+    assert page.status == 200
+    seen = Reader(page.text)
+    assert len(seen.all("h1")) == 1
+    ids = [attributes["id"] for _, attributes in seen.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert not re.search(r"<script(?! src=)|<style|\sstyle=|\son\w+=", page.text)
+    assert all(element.get("id") for _, element in seen.elements if "data-live" in element)
+    labelled = {attributes["for"] for attributes in seen.all("label") if "for" in attributes}
+    fields = [each for each in [*seen.all("input"), *seen.all("select")] if each.get("type") != "hidden"]
+    assert all(each.get("id") in labelled or "id" not in each for each in fields)
+    assert all("scope" in each for each in seen.all("th"))
+    for svg in seen.all("svg"):
+        assert svg.get("aria-hidden") == "true" or svg.get("aria-label")
+    for link in {str(each["href"]) for each in seen.all("a")}:
+        target = unescape(link).partition("#")[0]
+        if target.startswith("/") and not target.startswith("/simulator"):
+            where, _, asked = target.partition("?")
+            assert world.ask("GET", where, query=asked.encode()).status == 200, link
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_has_its_data_as_json(world: ConsoleWorld, path: str) -> None:
+    found = re.search(r'href="([^"]+)">this page as JSON', world.get(path).text)
+    assert found
+    where, _, query = unescape(found[1]).partition("?")
+    answer = world.ask("GET", where, query=query.encode())
+    assert answer.status == 200
+    assert answer.json
+
+
+def test_the_overview_says_what_is_happening(world: ConsoleWorld) -> None:
+    data = world.get("/api/overview").json
+    page = world.get("/").text
+    assert data["headline"][0].startswith(f"{len(world.stage.alive)} workers with ")
+    assert data["headline"][-1] == "1 job running, 1 queued, 1 wait for approval."
+    for sentence in data["headline"]:
+        assert sentence in page
+    assert data["cost"]["usd_per_hour"] > 0
+    assert data["cost"]["saved_usd_per_hour"] > 0
+
+
+def test_the_cluster_shows_each_node_with_its_pods_and_each_rule(world: ConsoleWorld) -> None:
+    data = world.get("/api/cluster/now").json
+    page = world.get("/cluster").text
+    assert {node["zone"] for node in data["nodes"]} == {"eu-west-1a", "eu-west-1b", "eu-west-1c"}
+    assert {node["market"] for node in data["nodes"]} == {"spot", "on-demand"}
+    for node in data["nodes"]:
+        assert node["id"] in page
+        assert all(pod in page for pod in node["pod_names"])
+    for group in data["groups"]:
+        for rule in group["rules"]:
+            assert rule["words"] in page
+    assert [action["kind"] for action in data["time_line"]["actions"]][:1] == ["up"]
+
+
+def test_the_action_under_way_is_shown_step_by_step() -> None:
+    world = ConsoleWorld(access=OPEN)
+    world.stage.world.k3s.run(Workload("web", 60))
+    shown = set()
+    for _ in range(60):
+        world.tick(seconds=10)
+        page = world.get("/cluster").text
+        if "Adding workers" in page:
+            shown |= set(re.findall(r'<li class="(?:done|now|next)"[^>]*>([^<]+)</li>', page))
+    assert {"launch machines", "wait until they join"} <= shown
+
+
+def test_every_tick_is_there_with_why_and_why_not(world: ConsoleWorld) -> None:
+    ticks = world.get("/api/cluster/decisions").json["items"]
+    assert len(ticks) == 12
+    assert ticks[0]["at"] > ticks[-1]["at"]
+    page = world.get("/cluster/decisions").text
+    assert page.count('class="tick-row"') == 12
+    acted = world.get("/api/cluster/decisions", acted="yes").json["items"]
+    assert acted
+    assert all(tick["steps"] for tick in acted)
+    assert world.get("/cluster/decisions", until="yesterday").status == 400
+
+
+def test_events_are_found_by_their_words(world: ConsoleWorld) -> None:
+    everything = world.get("/api/events").json
+    some = world.get("/api/events", q="begin SCALE").json
+    assert 0 < some["found"] < everything["found"]
+    assert "Nothing of the last day has" in world.get("/events", q="no such thing").text
+
+
+def test_pause_and_resume_by_the_page(world: ConsoleWorld) -> None:
+    assert world.post("/cluster/pause", {"reason": "<b>upgrade</b>"}, ORIGIN).status == 303
+    page = world.get("/cluster").text
+    assert "Paused by this machine, in the console: &lt;b&gt;upgrade&lt;/b&gt;" in page
+    assert "Paused: nothing new is begun." in world.get("/").text
+    assert world.post("/cluster/resume", {}, ORIGIN).status == 303
+    assert "Paused by" not in world.get("/cluster").text
+
+
+def test_the_queue_has_places_and_reasons(world: ConsoleWorld) -> None:
+    page = world.get("/jobs", tab="queue").text
+    assert re.search(r'<td class="number" data-name="place">1</td>', page)
+    assert "no runner was asked for yet; it wants" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ({"repo": REPOSITORY}, 4),
+        ({"repo": "acme-corporation/other"}, 0),
+        ({"tab": "finished", "conclusion": "success"}, 1),
+        ({"tab": "finished", "conclusion": "failure"}, 0),
+        ({"label": "spot=true"}, 4),
+        ({"label": "gpu"}, 0),
+        ({"since": "24"}, 4),
+        ({"workflow": "Continuous integration"}, 4),
+    ],
+)
+def test_filters_keep_what_was_asked_for(world: ConsoleWorld, query: dict[str, str], count: int) -> None:
+    page = world.get("/jobs", **query)
+    assert page.status == 200
+    assert len(re.findall(r'<th scope="row">', page.text)) == count
+    assert ("Clear the filters" in page.text) == (count == 0)
+
+
+def test_a_deployment_that_waits_is_shown_with_its_job(world: ConsoleWorld) -> None:
+    page = world.get("/deployments").text
+    assert f"/deployments/{INSTALLATION_ID}/{DEPLOYMENT}" in page
+    assert world.get(f"/deployments/{INSTALLATION_ID}/{DEPLOYMENT}").status == 200
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_only_names(name: str) -> None:
+    """Of jobs, workflows, branches, labels and runners: everything that a webhook can say."""
+    world = lived(name=name, workflow_name=name, head_branch=name, labels=[name, "x"], runner_name=name)
+    for path in [*PAGES, "/deployments/12345678/77"]:
+        page = world.get(path)
+        assert page.status == 200, path
+        assert "<script>" not in page.text
+        assert "\x1b" not in page.text or "\x1b" in name
+        seen = Reader(page.text)
+        assert [each.get("src") for each in seen.all("script")] == ["/static/theme.js", "/static/holdfast.js"]
+        assert len(seen.all("h1")) == 1
+
+
+@pytest.mark.parametrize("name", ['"><img src=x onerror=alert(1)>', "' onmouseover='x", "{{ 7 * 7 }}", "</script>"])
+def test_hostile_names_of_pods_and_reasons_are_only_names(name: str) -> None:
+    world = ConsoleWorld(access=OPEN)
+    world.stage.world.k3s.run(Workload(name, 12, namespace=name))
+    world.tick(3)
+    world.post("/cluster/pause", {"reason": name}, ORIGIN)
+    for path, query in (("/", {}), ("/cluster", {}), ("/events", {"q": name}), ("/jobs", {"repo": name})):
+        page = world.get(path, **query)
+        seen = Reader(page.text)
+        assert not seen.all("img")[1:]  # the one in the frame is ours
+        assert not any(attribute.startswith("on") for _, each in seen.elements for attribute in each)
+        assert "49" not in re.findall(r"by this machine, in the console: (\d+)", page.text)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs?tab=%3Cscript%3E",
+        "/jobs?installation_id=5",
+        "/jobs?cursor=%00",
+        "/jobs?since=x",
+        "/jobs/x/y",
+        f"/jobs/{INSTALLATION_ID}/99999999999999999999999",
+        "/runs/1/2/3",
+        "/deployments/1/x",
+        "/costs?by=moon",
+        "/cluster?hours=99",
+        "/cluster?hours=6&hours=6",
+        "/?x=1",
+        "/nowhere",
+    ],
+)
+def test_what_is_not_understood_gets_a_page_that_says_so(world: ConsoleWorld, path: str) -> None:
+    path, _, query = path.partition("?")
+    page = world.ask("GET", path, {"accept": "text/html"}, query=query.encode())
+    assert page.status in (400, 404)
+    assert len(Reader(page.text).all("h1")) == 1
+    assert "<script>" not in page.text
+
+
+def test_a_store_that_is_away_makes_a_page_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = lived()
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("table workflow_jobs: no answer in 8 s")
+
+    monkeypatch.setattr(world.stage.store, "query", away)
+    monkeypatch.setattr(world.stage.store, "get", away)
+    for path in ("/", "/cluster", "/jobs", "/deployments", "/costs"):
+        page = world.get(path)
+        assert page.status == 503, path
+        assert "no answer in 8 s" in page.text
+
+
+def test_the_next_page_of_jobs_goes_on_where_the_first_ended() -> None:
+    world = ConsoleWorld(access=OPEN)
+    for number in range(1, 61):
+        world.job("queued", number)
+    first = world.get("/jobs").text
+    more = re.search(r'class="button" href="([^"]+)">Older', first)
+    assert more
+    _, _, query = unescape(more[1]).partition("?")
+    second = world.ask("GET", "/jobs", query=query.encode()).text
+    numbers = [re.findall(rf'href="/jobs/{INSTALLATION_ID}/(\d+)"', page) for page in (first, second)]
+    assert [len(found) for found in numbers] == [50, 10]
+    assert len({*numbers[0], *numbers[1]}) == 60

@@ -1,0 +1,219 @@
+"""The living demonstration: an organisation whose post arrives over the real door, faults on order, another speed."""
+
+import json
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.memory import memory_store
+from holdfast.entrypoints.simulator_desk import SimulatorDesk
+from holdfast.entrypoints.simulator_runs import SimulatorRuns
+from holdfast.entrypoints.telling import told
+from holdfast.entrypoints.webhooks import take_webhook
+from holdfast.jobs import queries
+from holdfast.jobs.facts import Status
+from holdfast.jobs.ingest import Tracker
+from holdfast.jobs.webhook import WebhookSecrets
+from holdfast.kernel.errors import BadRequest
+from holdfast.kernel.ids import InstallationId
+from holdfast.ports.machines import LaunchOrder, MachineError, Market
+from holdfast.simulator.living import LivingWorld
+from holdfast.simulator.organisation import OUTBOX_MOST, Organisation
+from holdfast.simulator.organisation_objects import Parcel, Webhook
+from holdfast.simulator.timeline import Timeline
+from holdfast.simulator.workplace import INSTALLATION
+from holdfast.simulator.world import DAWN
+from tests.unit.test_living_world import TAGS, begin
+
+SECRETS = WebhookSecrets.from_text("a secret of the simulated world")
+
+
+def worked(hours: float, seed: int = 1) -> tuple[Timeline, list[Parcel]]:
+    timeline = Timeline(DAWN)
+    organisation = Organisation(timeline, seed)
+    found: list[Parcel] = []
+    for _ in range(int(hours * 60)):
+        timeline.sleep(60)
+        found += organisation.outbox
+        organisation.outbox.clear()
+    return timeline, found
+
+
+def test_a_day_has_matrices_approvals_interruptions_and_new_attempts() -> None:
+    _, parcels = worked(24)
+    events = Counter(
+        parcel.event if isinstance(parcel, Webhook) else json.loads(parcel.body)["type"] for parcel in parcels
+    )
+    for event in (
+        "workflow_job",
+        "workflow_run",
+        "deployment_review",
+        "runner_scheduled",
+        "runner_rescheduled",
+        "runner_attached",
+        "runner_interrupted",
+        "runner_terminated",
+    ):
+        assert events[event] > 0, event
+    bodies = [json.loads(parcel.body) for parcel in parcels if isinstance(parcel, Webhook)]
+    jobs = [body["workflow_job"] for body in bodies if "workflow_job" in body]
+    assert any("(3.12, postgres-17)" in job["name"] for job in jobs)
+    assert {job["run_attempt"] for job in jobs} >= {1, 2}
+    assert {body["action"] for body in bodies if "workflow_job_runs" in body} == {"approved", "rejected"}
+
+
+def test_the_same_seed_tells_the_same_story_and_another_another() -> None:
+    assert worked(4)[1] == worked(4)[1]
+    assert worked(4, seed=2)[1] != worked(4)[1]
+
+
+def test_it_can_be_kept_in_a_file_with_its_future() -> None:
+    timeline = Timeline(DAWN)
+    organisation = Organisation(timeline, 3)
+    timeline.sleep(3600)
+    copied, again = pickle.loads(pickle.dumps((timeline, organisation)))  # noqa: S301 -- our own, made a line ago
+    for each in (timeline, copied):
+        each.sleep(7200)
+    assert organisation.outbox == again.outbox
+    assert organisation.outbox
+
+
+def test_nobody_pushes_while_the_post_is_not_taken() -> None:
+    timeline = Timeline(DAWN)
+    organisation = Organisation(timeline, 1)
+    timeline.sleep(7 * 86_400)
+    assert len(organisation.outbox) < OUTBOX_MOST + 500
+    assert len(organisation._jobs) < 100
+
+
+def test_everything_that_it_tells_is_taken_in_as_if_it_were_github() -> None:
+    """Signed, through the endpoint's own function: nothing is refused, and every job that ended is known as ended."""
+    timeline, parcels = worked(8)
+    store = memory_store(timeline)
+    tracker = Tracker(store, timeline, "here")
+    for parcel in parcels:
+        if isinstance(parcel, Webhook):
+            headers = {
+                "x-github-event": parcel.event,
+                "x-github-delivery": parcel.guid,
+                "x-hub-signature-256": SECRETS.signature_of(parcel.body),
+                "content-type": "application/json",
+            }
+            outcome = take_webhook(headers, parcel.body, SECRETS, tracker)
+            assert (outcome.status, outcome.body["result"]) == (200, "stored"), (parcel, outcome)
+        else:
+            event = {"attempt": 1, "instance_id": None, **json.loads(parcel.body)}
+            assert told(tracker, str(INSTALLATION), str(parcel.job_id), event)["result"] == "stored"
+    ended = {
+        body["workflow_job"]["id"]
+        for body in (json.loads(parcel.body) for parcel in parcels if isinstance(parcel, Webhook))
+        if "workflow_job" in body and body["action"] == "completed"
+    }
+    found = queries.gathered(
+        lambda paging: queries.jobs_by_status(store, InstallationId(INSTALLATION), Status.COMPLETED, paging=paging),
+        10_000,
+    )
+    assert len(found.items) == len(ended) > 50
+
+
+# The living world
+
+
+def kept(taken: list[Parcel], parcel: Parcel) -> bool:
+    taken.append(parcel)
+    return True
+
+
+def living(path: Path, speed: float = 1) -> LivingWorld:
+    return LivingWorld(path / "world", begin, speed=speed)
+
+
+def test_the_post_is_handed_over_until_it_was_taken(tmp_path: Path) -> None:
+    with living(tmp_path) as world:
+        world.pass_time(7200)
+        waiting = world.parcels_waiting
+        assert waiting > 0
+        assert world.hand_over_parcels(lambda _: False, 10) == 0
+        assert world.parcels_waiting >= waiting
+        taken: list[Parcel] = []
+        assert world.hand_over_parcels(lambda parcel: kept(taken, parcel), 5) == 5
+        assert len(taken) == 5
+        world.hand_over_parcels(lambda parcel: kept(taken, parcel), 10_000)
+        assert world.parcels_waiting == 0
+        assert len(taken) == len(set(taken)) >= waiting
+
+
+def test_after_a_kill_the_post_comes_again_word_for_word(tmp_path: Path) -> None:
+    first: list[Parcel] = []
+    world = living(tmp_path)
+    world.pass_time(7200)
+    world.keep()
+    world.hand_over_parcels(lambda parcel: kept(first, parcel), 5)
+    world._hold = None  # killed: nothing is kept, and the lock is the kernel's to give back
+    second: list[Parcel] = []
+    again = LivingWorld(tmp_path / "world", begin, speed=1, writable=False)
+    again.hand_over_parcels(lambda parcel: kept(second, parcel), 5)
+    assert first == second
+
+
+def test_another_speed_goes_on_from_now(tmp_path: Path) -> None:
+    with living(tmp_path) as world:
+        before = world.now()
+        world.go_at(3600)
+        assert world.speed == 3600
+        assert 0 <= world.now().seconds_since(before) < 3600 * 5
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Any:
+    woken: list[int] = []
+    with living(tmp_path) as world:
+        yield SimulatorDesk(world, 7, lambda: woken.append(1), SimulatorRuns(lambda: None)), world, woken
+
+
+def order(zone: str, market: Market) -> LaunchOrder:
+    return LaunchOrder(f"{zone} {market}", "lt-0:1", "t3.medium", market, f"subnet-{zone}", zone, TAGS, "")
+
+
+def test_faults_happen_in_the_living_world(desk: Any) -> None:
+    orders, world, woken = desk
+    assert orders.inject("spot")["done"].startswith("EC2 gave notice to i-")
+    told_of: list[dict[str, Any]] = []
+    world.hand_over_events(told_of.append)
+    assert [event["detail-type"] for event in told_of] == ["EC2 Spot Instance Interruption Warning"]
+    pods = len(world.kube.pods())
+    assert orders.inject("burst")["done"] == "30 pods for 30 minutes"
+    assert len(world.kube.pods()) == pods + 30
+    orders.inject("sold-out-eu-west-1b")
+    for market in Market:
+        with pytest.raises(MachineError, match="InsufficientInstanceCapacity"):
+            world.machines.launch(order("eu-west-1b", market))
+    orders.inject("blind")
+    assert not hasattr(world.signals.cpu(), "value")
+    world.pass_time(3601)
+    assert hasattr(world.signals.cpu(), "value") or "node" in str(world.signals.cpu())
+    assert len(world.kube.pods()) < pods + 30
+    assert len(orders.state({})["orders"]) == len(woken) == 4
+
+
+def test_a_broken_machine_is_gone(desk: Any) -> None:
+    orders, world, _ = desk
+    orders.inject("break")
+    assert all(machine.is_gone for machine in world.machines.tagged(TAGS))
+    assert orders.inject("break")["done"] == "there is no machine to break"
+    assert orders.inject("spot")["done"] == "there is no spot machine to take"
+
+
+def test_what_is_not_offered_is_refused(desk: Any) -> None:
+    orders, world, woken = desk
+    with pytest.raises(BadRequest):
+        orders.inject("<script>")
+    with pytest.raises(BadRequest):
+        orders.go_at("1e9")
+    with pytest.raises(BadRequest):
+        orders.state({"x": "1"})
+    assert orders.go_at("240") == {"speed": 240.0}
+    assert (world.speed, len(woken)) == (240, 1)

@@ -1,0 +1,73 @@
+"""How far a long command has come: lines where nobody looks, a bar where somebody does."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.cli import progress
+from holdfast.cli.progress import Progress
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr("holdfast.cli.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the pace, and the time that is left; what an earlier run has done is not our pace."""
+    with Progress("backfill", "objects") as shown:
+        shown.show(1000, 5000, "")
+        for done in (1100, 1200, 1300):
+            clock[0] += 5
+            shown.show(done, 5000, f"{done} written")
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "backfill: 1200 of 5000 objects, 20 a second, 3 min 10 s left, 1200 written\n"
+
+
+def test_where_nobody_knows_the_total_none_is_told(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("compare", "objects") as shown:
+        shown.show(0, None, "")
+        clock[0] += 20
+        shown.show(500, None, "0 differences")
+    assert capsys.readouterr().err == "compare: 500 objects, 25 a second, 0 differences\n"
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(7, "7 s"), (61, "1 min 01 s"), (7500, "2 h 05 min")])
+def test_spans_are_told_as_people_do(seconds: float, words: str) -> None:
+    assert progress._span(seconds) == words
+
+
+PROGRAM = """
+import sys
+if {without_rich}: sys.modules["rich"] = None; import importlib.util; importlib.util.find_spec = lambda name: None
+from holdfast.cli.progress import Progress
+with Progress("backfill", "objects") as shown:
+    for done in range(0, 101, 50):
+        shown.show(done, 100, str(done) + " written")
+"""
+
+
+@pytest.mark.parametrize("without_rich", [True, False])
+def test_on_a_terminal_there_is_a_bar(without_rich: bool) -> None:
+    main, other = pty.openpty()
+    program = PROGRAM.format(without_rich=without_rich)
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], stderr=other, stdout=subprocess.PIPE, env=environment, check=True
+    )
+    os.close(other)
+    said = os.read(main, 100_000).decode(errors="replace")
+    os.close(main)
+    assert done.stdout == b""
+    assert re.search("█|━", said)
+    assert "100 written" in said
+    assert "100 of 100 objects" in said if without_rich else "100/100" in said

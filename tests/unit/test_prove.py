@@ -1,0 +1,25 @@
+"""The count of what was simulated: added up run by run, and never twice the same seed."""
+
+from collections import Counter
+from pathlib import Path
+
+from holdfast.entrypoints.simulation import Tally
+from tools.prove import FIRST_SEED, added, read_count
+
+
+def tally(seeds: int = 2) -> Tally:
+    return Tally(seeds, seeds / 4, 100, Counter({"lost": 5}), {})
+
+
+def test_a_first_count_begins_above_the_seeds_of_the_tests(tmp_path: Path) -> None:
+    count = added(read_count(tmp_path / "none.json"), "abc", tally())
+    assert count["next_seed"] == FIRST_SEED + 2
+    assert count["total"] == {"seeds": 2, "virtual_days": 0.5, "port_calls": 100, "faults": 5, "violations": 0}
+
+
+def test_runs_of_one_commit_are_one_line_and_the_total_grows(tmp_path: Path) -> None:
+    count = read_count(tmp_path / "none.json")
+    for commit in ("abc", "abc", "def"):
+        count = added(count, commit, tally())
+    assert [(run["commit"], run["seeds"]) for run in count["runs"]] == [("abc", 4), ("def", 2)]
+    assert count["total"]["seeds"] == 6

@@ -1,0 +1,162 @@
+"""What is printed and answered has the shapes that the pages under docs/schema promise."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+from holdfast.adapters.memory import memory_store
+from holdfast.cli.main import cli
+from holdfast.console.api import ClusterApi
+from holdfast.console.app import WEBHOOKS_PATH
+from holdfast.console.jobs_api import JobsApi
+from holdfast.console.openapi import CALLS, openapi
+from holdfast.console.pages.cluster import ClusterPages
+from holdfast.console.pages.shell import Shell
+from holdfast.console.pages.simulator import Desk, SimulatorPages
+from holdfast.console.schemas import SCHEMAS, document
+from holdfast.entrypoints.overview import cluster_overview, decisions
+from holdfast.entrypoints.tracking import Tracking
+from holdfast.jobs.cost import shipped_prices
+from holdfast.jobs.stuck import Patience
+from holdfast.jobs.views import Viewing
+from holdfast.kernel.errors import BadRequest, StoreUnavailable
+from holdfast.kernel.ids import ClusterId
+from holdfast.simulator.k3s import Workload
+from tests.clocks import StillClock
+from tests.payloads import CREATED
+from tests.simulation.harness import Stage
+from tests.unit.console_world import ConsoleWorld
+
+CLUSTER = ClusterId("cluster")
+
+
+def check(name: str, value: Any) -> None:
+    Draft202012Validator(document(name)).validate(json.loads(json.dumps(value)))
+
+
+def printed(directory: Path, *arguments: str) -> Any:
+    result = CliRunner().invoke(cli, [*arguments, "--json", "--data", str(directory)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_schema_is_a_schema(name: str) -> None:
+    Draft202012Validator.check_schema(document(name))
+
+
+def test_a_wrong_object_is_noticed() -> None:
+    """A schema that accepts everything would promise nothing."""
+    for name in SCHEMAS:
+        assert list(Draft202012Validator(document(name)).iter_errors({})), name
+
+
+def test_ticks_have_their_shape(tmp_path: Path) -> None:
+    check("tick-dry-run", printed(tmp_path, "tick", "--dry-run"))
+    assert list(tmp_path.iterdir()) == []
+    check("tick", printed(tmp_path, "tick"))
+    check("cluster", printed(tmp_path, "status"))
+    check("decisions", printed(tmp_path, "explain"))
+    check("switched", printed(tmp_path, "pause"))
+    assert printed(tmp_path, "status")["paused"]["reason"] == ""
+    check("switched", printed(tmp_path, "resume"))
+
+
+def test_the_cluster_has_its_shape_in_every_phase() -> None:
+    """Through a scale-up and a scale-down, at every tick."""
+    stage = Stage(workers=5)
+    stage.world.k3s.run(Workload("web", 55))
+    kinds = set()
+    for minute in range(90):
+        if minute == 30:
+            stage.world.k3s.run(Workload("web", 8))
+        stage.tick()
+        now = stage.clock.now()
+        overview = cluster_overview(stage.store, CLUSTER, now)
+        check("cluster", overview)
+        kinds.add((overview["action"] or {}).get("kind"))
+    assert kinds == {None, "scale-up", "scale-down"}
+    check("decisions", decisions(stage.store, CLUSTER, now.plus(-5400), now))
+
+
+def test_the_pages_answers_have_their_shape_in_every_phase() -> None:
+    """Before the first tick, through a scale-up and a scale-down, a lost spot machine, a pause and a failure."""
+    world = ConsoleWorld(Stage(workers=5, start=CREATED))
+    world.job("queued")
+    kinds = set()
+    for minute in range(75):
+        if minute == 10:
+            world.stage.world.k3s.run(Workload("web", 55))
+        if minute == 30:
+            world.stage.world.k3s.run(Workload("web", 8))
+        if minute == 60:
+            world.look.failed(StoreUnavailable("the store is away"), world.stage.clock.now())
+            world.stage.world.ec2.interrupt(next(iter(world.stage.world.ec2.all_machines())).id)
+        if minute % 5 == 0 or minute > 55:
+            overview = world.get("/api/overview").json
+            check("overview", overview)
+            check("cluster-now", world.get("/api/cluster/now", hours="24").json)
+            check("cluster-decisions", world.get("/api/cluster/decisions").json)
+            check("cluster-decisions", world.get("/api/cluster/decisions", acted="yes").json)
+            check("events", world.get("/api/events", q="scale").json)
+            kinds.add((overview["cluster"]["action"] or {}).get("kind"))
+        world.tick()
+    assert kinds == {None, "scale-up", "scale-down"}
+    assert {action["kind"] for action in overview["time_line"]["actions"]} == {"up", "down"}
+    assert overview["jobs"]["counts"]["queued"]["jobs"] == 1
+    assert overview["cost"]["usd_per_hour"] > 0
+
+
+def test_pages_of_decisions_show_each_tick_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.entrypoints.overview.PAGE_MOST", 3)
+    stage = Stage()
+    ticks = 20
+    for number in range(ticks):
+        stage.tick(seconds=0 if number % 4 else 60)  # several at the same moment
+    until = stage.clock.now()
+    found: list[str] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor:
+        page = decisions(stage.store, CLUSTER, until.plus(-3600), until, cursor)
+        check("decisions", page)
+        found += [json.dumps(item, sort_keys=True) for item in page["items"]]
+        cursor, pages = page["cursor"], pages + 1
+    assert len(found) == ticks
+    assert pages == 7
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "1", "1.2.3", "1768465266000#tick", "9" * 20 + "#tick#x", "176846526600\u0661#tick#x"]
+)
+def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
+    stage = Stage()
+    now = stage.clock.now()
+    with pytest.raises(BadRequest, match="is no cursor"):
+        decisions(stage.store, CLUSTER, now.plus(-60), now, cursor)
+
+
+def test_every_call_of_the_api_is_described() -> None:
+    def answer(*_: Any) -> Any:
+        return {}
+
+    api = ClusterApi(answer, answer, answer, answer, answer, "token", "secret")
+    store, clock = memory_store(StillClock()), StillClock()
+    jobs = JobsApi(Tracking(store, clock, Viewing(shipped_prices()), Patience()), answer, "token")
+    shell, boards, desk = Shell("1.2.3"), ConsoleWorld().boards, cast(Desk, None)
+    pages = [*ClusterPages(shell, boards, answer, answer).routes(), *SimulatorPages(shell, desk).routes()]
+    routes = [*api.routes(), *jobs.routes(), *(route for route in pages if route.path.startswith("/api/"))]
+    routed = {(method, route.path) for route in routes for method in (route.methods or set()) if method != "HEAD"}
+    routed.add(("POST", WEBHOOKS_PATH))  # past the routes: it is called most
+    assert routed == {(call.method.upper(), call.path) for call in CALLS}
+    described = openapi("1.2.3")
+    refs = {
+        response["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]
+        for path in described["paths"].values()
+        for operation in path.values()
+        for response in operation["responses"].values()
+    }
+    assert refs <= set(SCHEMAS)

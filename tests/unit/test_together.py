@@ -1,0 +1,277 @@
+"""Several calls as one transaction, where the store is a file; and deliveries that share one."""
+
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.memory import memory_store
+from holdfast.adapters.sqlite import SqliteStore, sqlite_store
+from holdfast.adapters.sqlite.driver import StandardDriver
+from holdfast.entrypoints.timed import TimedStore
+from holdfast.jobs.ingest import Tracker
+from holdfast.jobs.merging import appending
+from holdfast.jobs.receipts import Receipt, Result
+from holdfast.jobs.webhook import Delivery, Refused
+from holdfast.kernel.errors import BadRequest, ItemTooLarge, StoreRefused, WriteConflict
+from holdfast.ports.store import Consumed, Item, Key, OneTransaction, Query, Store, Together, attr
+from holdfast.ports.store.tables import JOB_EVENTS, JOBS, RUNS, STATE, TABLES
+from tests.clocks import StillClock
+from tests.payloads import CREATED, delivery_id, job_payload
+from tests.unit.jobs.tables import plain
+
+ONE, OTHER = Key("one"), Key("other")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = sqlite_store(tmp_path / "x.db", StillClock(), tables=TABLES)
+    yield opened
+    opened.close()
+
+
+def counted(item: Item | None) -> Item:
+    return {**(item or {}), "count": (item or {}).get("count", 0) + 1}
+
+
+def test_all_of_it_is_there_or_nothing(store: SqliteStore) -> None:
+    def half(within: OneTransaction) -> None:
+        within.put(STATE, {"pk": "one"})
+        within.rewrite(STATE, OTHER, counted)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.together(half)
+    assert (store.get(STATE, ONE), store.get(STATE, OTHER)) == (None, None)
+
+    def whole(within: OneTransaction) -> int:
+        within.put(STATE, {"pk": "one"})
+        return int(within.rewrite(STATE, OTHER, counted).new["count"])
+
+    assert store.together(whole) == 1
+    assert (store.get(STATE, ONE), store.get(STATE, OTHER)) == ({"pk": "one"}, {"pk": "other", "count": 1})
+
+
+def test_each_call_sees_those_before_it(store: SqliteStore) -> None:
+    def work(within: OneTransaction) -> list[Any]:
+        within.update(STATE, ONE, attr("count").plus(1))
+        seen = within.get(STATE, ONE)
+        written = within.rewrite(STATE, ONE, counted)
+        return [seen, written.old, written.new["count"]]
+
+    assert store.together(work) == [{"pk": "one", "count": 1}, {"pk": "one", "count": 1}, 2]
+
+
+def test_a_refused_write_is_told_and_the_rest_goes_on(store: SqliteStore) -> None:
+    def work(within: OneTransaction) -> None:
+        within.put(STATE, {"pk": "one"})
+        with pytest.raises(WriteConflict):
+            within.update(STATE, ONE, attr("a").set_to(1), attr("pk").is_absent())
+        within.put(STATE, {"pk": "other"})
+
+    store.together(work)
+    assert store.get(STATE, ONE) == {"pk": "one"}
+    assert store.get(STATE, OTHER) is not None
+
+
+def test_what_stays_as_it_is_is_not_written(store: SqliteStore) -> None:
+    store.put(STATE, {"pk": "one", "count": 1})
+    consumed: list[Consumed] = []
+    written = store.metered(consumed.append).together(
+        lambda within: within.rewrite(STATE, ONE, lambda item: item or {})
+    )
+    assert written.old is written.new
+    assert consumed == []
+
+
+def test_it_costs_what_the_calls_would_cost_and_only_if_it_takes_place(store: SqliteStore) -> None:
+    consumed: list[Consumed] = []
+    metered = store.metered(consumed.append)
+
+    def work(within: OneTransaction) -> None:
+        within.rewrite(STATE, ONE, counted)
+        within.put(STATE, {"pk": "other"})
+
+    metered.together(work)
+    assert [each.write_units for each in consumed] == [1, 1]
+
+    def fail(within: OneTransaction) -> None:
+        within.put(STATE, {"pk": "x"})
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        metered.together(fail)
+    assert len(consumed) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda _: {"pk": "another"}, StoreRefused),
+        (lambda _: {"pk": "one", "number": 1.5}, BadRequest),
+        (lambda _: {"pk": "one", "text": "x" * 500_000}, ItemTooLarge),
+    ],
+)
+def test_what_no_store_takes_is_refused(
+    store: SqliteStore, change: Callable[[Item | None], Item], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        store.together(lambda within: within.rewrite(STATE, ONE, change))
+    assert store.get(STATE, ONE) is None
+
+
+def test_an_index_key_is_still_checked(store: SqliteStore) -> None:
+    with pytest.raises(BadRequest, match="GSI1-PK"):
+        store.together(lambda within: within.rewrite(JOBS, Key("1#2", "v"), lambda _: {"GSI1-PK": 7}))
+
+
+def test_what_is_refused_at_the_end_leaves_nothing_of_the_rest(store: SqliteStore) -> None:
+    """An item that is rewritten is looked at when it is written; what was written before it goes with it."""
+
+    def work(within: OneTransaction) -> None:
+        within.put(STATE, {"pk": "other"})
+        within.rewrite(STATE, ONE, lambda _: {"number": 1.5})
+
+    with pytest.raises(BadRequest, match="number"):
+        store.together(work)
+    assert (store.get(STATE, ONE), store.get(STATE, OTHER)) == (None, None)
+
+
+def test_an_item_is_stored_in_the_form_in_which_all_backends_hand_it_back(store: SqliteStore) -> None:
+    odd = {"few": (1, 2), "ids": {7}, "exact": Decimal("1.50"), "text": "\N{SNOWMAN}", "map": {"a": (None, True)}}
+    consumed: list[Consumed] = []
+    store.metered(consumed.append).together(lambda within: within.rewrite(STATE, ONE, lambda _: odd))
+    memory = memory_store(StillClock())
+    memory.metered(consumed.append).put(STATE, {"pk": "one", **odd})
+    assert store.get(STATE, ONE) == memory.get(STATE, ONE)
+    assert consumed[0].write_units == consumed[1].write_units
+
+
+# Appending: an item that is nearly always the first of its key
+
+ENTRY = {"PK": "1#2", "SK": "a", "deliveries": 1}
+AGAIN = Key("1#2", "a")
+
+
+def appended(store: SqliteStore, item: Item, times: int = 1) -> None:
+    def once_more(there: Item | None) -> Item:
+        return {**(there or {}), "deliveries": (there or {})["deliveries"] + 1}
+
+    def work(within: OneTransaction) -> None:
+        append = appending(within)
+        assert append is not None
+        for _ in range(times):
+            append(JOB_EVENTS, item, once_more)
+
+    store.together(work)
+
+
+def test_what_is_appended_is_new_or_is_told_again(store: SqliteStore) -> None:
+    appended(store, ENTRY)
+    assert store.get(JOB_EVENTS, AGAIN) == ENTRY
+    appended(store, {**ENTRY, "other": 1})
+    assert store.get(JOB_EVENTS, AGAIN) == {**ENTRY, "deliveries": 2}
+    appended(store, ENTRY, times=3)
+    assert store.get(JOB_EVENTS, AGAIN) == {**ENTRY, "deliveries": 5}
+
+
+def test_python_s_own_sqlite_appends_as_well(tmp_path: Path) -> None:
+    store = sqlite_store(tmp_path / "x.db", StillClock(), tables=TABLES, driver=StandardDriver())
+    appended(store, ENTRY, times=3)
+    assert store.get(JOB_EVENTS, AGAIN) == {**ENTRY, "deliveries": 3}
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("item", "error"),
+    [
+        ({**ENTRY, "number": 1.5}, BadRequest),
+        ({**ENTRY, "SK": ""}, BadRequest),
+        ({**ENTRY, "text": "x" * 500_000}, ItemTooLarge),
+    ],
+)
+def test_what_no_store_takes_is_not_appended(store: SqliteStore, item: Item, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        appended(store, item)
+    assert store.get(JOB_EVENTS, AGAIN) is None
+
+
+def test_appending_costs_what_a_write_costs(store: SqliteStore) -> None:
+    consumed: list[Consumed] = []
+    appended(store.metered(consumed.append), ENTRY, times=2)
+    assert [each.write_units for each in consumed] == [1, 1]
+
+
+def test_within_it_there_are_no_queries_and_no_other_transactions(store: SqliteStore) -> None:
+    with pytest.raises(StoreRefused):
+        store.together(lambda within: within.query(Query(JOBS, "1")))
+    with pytest.raises(StoreRefused):
+        store.together(lambda within: within.transact([]))
+
+
+def test_who_times_a_store_offers_what_the_store_does(store: SqliteStore) -> None:
+    said: list[tuple[str, str, str]] = []
+    timed = TimedStore(store, StillClock(), lambda table, call, outcome, _: said.append((table, call, outcome)))
+    assert isinstance(timed, Together)
+    assert timed.together(lambda within: within.rewrite(STATE, ONE, counted)).new["count"] == 1
+    assert said == [("several", "together", "ok")]
+    assert not isinstance(TimedStore(memory_store(StillClock()), StillClock(), print), Together)
+
+
+# Deliveries
+
+
+def delivery(action: str, job: int, number: int, event: str = "workflow_job") -> Delivery:
+    payload = job_payload(action, job_id=job, at=CREATED.plus(number), started=CREATED)
+    return Delivery(event, delivery_id(CREATED.plus(number), number), "99", json.dumps(payload).encode())
+
+
+def held(store: Store) -> list[Any]:
+    found = [store.get(JOBS, Key(f"12345678#{job}", "v")) or {} for job in (1, 2)]
+    run = store.get(RUNS, Key("12345678#17123456789#1", "v")) or {}
+    entries = [store.query(Query(JOB_EVENTS, f"12345678#{job}")).items for job in (1, 2)]
+    return [[plain(item) for item in found], plain(run), [[plain(entry) for entry in each] for each in entries]]
+
+
+STORY = [
+    delivery("queued", 1, 0),
+    delivery("queued", 2, 1),
+    delivery("in_progress", 1, 2),
+    delivery("completed", 1, 3),
+    delivery("queued", 1, 0),  # again
+    delivery("in_progress", 2, 4),
+]
+
+
+def results(receipts: list[Receipt | Exception]) -> list[Any]:
+    return [each.result if isinstance(each, Receipt) else type(each) for each in receipts]
+
+
+def test_deliveries_that_share_a_transaction_end_as_if_each_came_alone(store: SqliteStore) -> None:
+    alone = memory_store(StillClock())
+    apart = results([Tracker(alone, StillClock(), "here").receive(each) for each in STORY])
+    shared = results(Tracker(store, StillClock(), "here").receive_all(STORY))
+    assert shared == apart
+    assert shared.count(Result.DUPLICATE) == 1
+    assert held(store) == held(alone)
+
+
+def test_one_that_is_refused_does_not_stand_in_the_others_way(store: SqliteStore) -> None:
+    broken = Delivery("workflow_job", "b", "99", b"{")
+    tracker = Tracker(store, StillClock(), "here")
+    found = results(tracker.receive_all([STORY[0], broken, STORY[1]]))
+    assert found == [Result.STORED, Refused, Result.STORED]
+    assert (store.get(JOBS, Key("12345678#2", "v")) or {})["status"] == "queued"
+
+
+def test_one_that_cannot_be_written_does_not_stand_in_the_others_way(store: SqliteStore) -> None:
+    """Somebody has mended an item by hand, and not well."""
+    store.put(RUNS, {"PK": "12345678#7#1", "SK": "v", "open": "no set"})
+    payload = job_payload("queued", job_id=3, run_id=7)
+    odd = Delivery("workflow_job", delivery_id(CREATED, 9), "99", json.dumps(payload).encode())
+    found = results(Tracker(store, StillClock(), "here").receive_all([STORY[0], odd, STORY[1]]))
+    assert found == [Result.STORED, BadRequest, Result.STORED]
+    assert store.get(JOBS, Key("12345678#3", "v")) is None, "all of it or nothing"

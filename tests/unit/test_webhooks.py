@@ -1,0 +1,463 @@
+"""The webhook endpoint, as GitHub and as strangers see it: over the whole web application, and through Lambda."""
+
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.memory import memory_store
+from holdfast.entrypoints import lambda_handlers
+from holdfast.entrypoints.lambda_handlers import github_webhook
+from holdfast.entrypoints.webhooks import webhook_secrets
+from holdfast.jobs.ingest import Tracker
+from holdfast.jobs.limits import BODY_BYTES_MOST, DEPTH_MOST, NODES_MOST, NUMBER_CHARACTERS_MOST
+from holdfast.kernel.errors import HoldfastError, NeedsOperator, StoreRefused, StoreUnavailable, TableProblem
+from holdfast.kernel.settings import load_settings
+from holdfast.ports.store import Item, Key, Query, Table, Update, every_item
+from holdfast.ports.store.tables import JOB_EVENTS, JOBS, LOGS
+from tests.clocks import START, StillClock
+from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, delivery_id, job_payload
+from tests.unit.test_lambda import Call
+from tests.unit.webhook_app import DELIVERY, SECRET, Answer, Endpoint, signed
+
+JOB = Key(f"{INSTALLATION_ID}#{JOB_ID}", "v")
+QUEUED = json.dumps(job_payload("queued")).encode()
+
+
+@pytest.fixture
+def endpoint() -> Endpoint:
+    return Endpoint()
+
+
+def stored_job(endpoint: Endpoint) -> Item | None:
+    return endpoint.store.get(JOBS, JOB)
+
+
+# Taken in
+
+
+def test_a_delivery_is_stored_when_the_answer_says_so(endpoint: Endpoint) -> None:
+    answer = endpoint.send(QUEUED)
+    assert (answer.status, answer.json) == (200, {"result": "stored", "delivery": DELIVERY})
+    assert (stored_job(endpoint) or {})["status"] == "queued"
+
+
+def test_an_answer_is_json_that_nobody_keeps_or_frames(endpoint: Endpoint) -> None:
+    headers = endpoint.send(QUEUED).headers
+    assert headers["content-type"] == "application/json"
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_same_delivery_again_is_a_duplicate_and_changes_nothing(endpoint: Endpoint) -> None:
+    endpoint.send(QUEUED)
+    before = stored_job(endpoint)
+    assert endpoint.send(QUEUED).json["result"] == "duplicate"
+    assert stored_job(endpoint) == before
+    [entry] = every_item(endpoint.store, Query(JOB_EVENTS, JOB.partition))
+    assert entry["deliveries"] == 2
+
+
+@pytest.mark.parametrize("event", ["push", "ping", "workflow_dispatch", "Workflow_Job"])
+def test_an_event_that_is_not_tracked_is_ignored_and_not_sent_again(endpoint: Endpoint, event: str) -> None:
+    answer = endpoint.send(b'{"zen": "Keep it logically awesome."}', {"x-github-event": event})
+    assert (answer.status, answer.json["result"]) == (200, "ignored")
+
+
+def test_a_signed_payload_that_is_of_no_use_is_recorded_and_not_sent_again(endpoint: Endpoint) -> None:
+    answer = endpoint.send(b'{"action": "queued", "workflow_job": null, "repository": {"full_name": "a/b"}}')
+    assert (answer.status, answer.json["result"]) == (200, "unusable")
+    assert answer.json["reason"] == "workflow_job is null"
+    [kept] = every_item(endpoint.store, Query(LOGS, f"github#{START.date()}"))
+    assert (kept["delivery"], kept["reason"]) == (DELIVERY, "workflow_job is null")
+
+
+def test_a_body_may_come_in_many_pieces(endpoint: Endpoint) -> None:
+    pieces = [QUEUED[start : start + 100] for start in range(0, len(QUEUED), 100)]
+    assert endpoint.ask(pieces, signed(QUEUED)).json["result"] == "stored"
+
+
+def test_what_became_of_deliveries_is_counted(endpoint: Endpoint) -> None:
+    endpoint.send(QUEUED)
+    endpoint.send(QUEUED, {"x-hub-signature-256": None, "x-github-event": "a stranger's"})
+    page = endpoint.metrics.page().decode()
+    assert 'holdfast_webhooks_total{event="workflow_job",result="stored",status="200"} 1.0' in page
+    assert 'holdfast_webhooks_total{event="",result="",status="401"} 1.0' in page
+    assert "stranger" not in page
+
+
+# Who sent it
+
+
+def sha1(body: bytes) -> str:
+    return "sha1=" + hmac.new(SECRET.encode(), body, hashlib.sha1).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        None,
+        "",
+        "sha256=",
+        "sha256=" + "0" * 64,
+        signed(QUEUED + b" ")["x-hub-signature-256"],
+        signed(QUEUED, "another-secret")["x-hub-signature-256"],
+        signed(QUEUED)["x-hub-signature-256"].upper(),
+        signed(QUEUED)["x-hub-signature-256"].removeprefix("sha256="),
+        signed(QUEUED)["x-hub-signature-256"].replace("sha256=", "sha512="),
+        sha1(QUEUED),
+        "sha256=\xe9\xff\x80",
+    ],
+)
+def test_a_missing_or_wrong_signature_is_401_and_leaves_nothing(endpoint: Endpoint, signature: str | None) -> None:
+    answer = endpoint.send(QUEUED, {"x-hub-signature-256": signature})
+    assert (answer.status, answer.code) == (401, "unauthorized")
+    assert stored_job(endpoint) is None
+
+
+def test_the_older_header_alone_is_not_enough(endpoint: Endpoint) -> None:
+    """GitHub still sends it: it is SHA-1."""
+    assert endpoint.send(QUEUED, {"x-hub-signature-256": None, "x-hub-signature": sha1(QUEUED)}).status == 401
+
+
+@pytest.mark.parametrize("signer", ["the-old-one", "the-new-one"])
+def test_both_secrets_are_good_while_one_replaces_the_other(signer: str) -> None:
+    endpoint = Endpoint(secret="the-new-one,the-old-one")
+    assert endpoint.send(QUEUED, signed(QUEUED, signer)).json["result"] == "stored"
+    assert endpoint.send(QUEUED, signed(QUEUED, "the-one-before")).status == 401
+
+
+# Too large, not JSON, past a limit
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read_at_all(endpoint: Endpoint) -> None:
+    answer = endpoint.send(b"{}", {"content-length": str(BODY_BYTES_MOST + 1)})
+    assert (answer.status, answer.code, answer.chunks_read) == (413, "too_large", 0)
+    assert answer.headers["connection"] == "close"
+
+
+def test_a_body_that_becomes_too_large_is_not_read_to_its_end(endpoint: Endpoint) -> None:
+    """It did not say how large it is, or said something else."""
+    chunk = b" " * (1024 * 1024)
+    headers = signed(b"") | {"content-length": "2"}
+    answer = endpoint.ask([chunk] * 100, headers)
+    assert (answer.status, answer.headers["connection"]) == (413, "close")
+    assert answer.chunks_read == BODY_BYTES_MOST // len(chunk) + 1
+
+
+@pytest.mark.parametrize("length", ["-1", "ten", "1e9", "", "\xb2", pytest.param("9" * 5000, id="long")])
+def test_an_odd_length_is_no_reason_to_fail(endpoint: Endpoint, length: str) -> None:
+    """What counts is what comes."""
+    assert endpoint.send(QUEUED, {"content-length": length}).status in (200, 413)
+
+
+def test_a_sender_that_hangs_up_leaves_nothing(endpoint: Endpoint) -> None:
+    asked = endpoint.ask([], signed(QUEUED))
+    assert (asked.status, stored_job(endpoint)) == (400, None)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": None},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "text/json"},
+        {"content-encoding": "gzip"},
+        {"content-encoding": "br, gzip"},
+    ],
+)
+def test_other_media_types_and_encodings_are_415(endpoint: Endpoint, headers: dict[str, str | None]) -> None:
+    answer = endpoint.send(QUEUED, headers)
+    assert (answer.status, answer.code) == (415, "unsupported_media_type")
+    assert stored_job(endpoint) is None
+
+
+@pytest.mark.parametrize("event", ["workflow_job", "push"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        QUEUED + b"}",
+        b"[" * (DEPTH_MOST + 1) + b"]" * (DEPTH_MOST + 1),
+        b'{"a":' * 100_000,
+        b"[" + b"0," * NODES_MOST + b"0]",
+        b'{"id": ' + b"9" * (NUMBER_CHARACTERS_MOST + 1) + b"}",
+        b'{"id": 1e99999999999999999999}',
+        b'{"a": "\xff"}',
+        b'{"a": "\xed\xa0\x80"}',
+        b"\xef\xbb\xbf{}",
+        '{"a": 1}'.encode("utf-16"),
+    ],
+)
+def test_signed_but_no_json_or_past_a_limit_is_400(endpoint: Endpoint, body: bytes, event: str) -> None:
+    """Whatever the event: also of those that are ignored."""
+    answer = endpoint.send(body, {"x-github-event": event})
+    assert (answer.status, answer.code) == (400, "bad_request")
+
+
+@pytest.mark.parametrize("name", ["x-github-event", "x-github-delivery"])
+@pytest.mark.parametrize("value", [None, "", "x" * 201, "a\tb", "caf\xe9", "a\x00b"])
+def test_githubs_headers_that_are_missing_or_odd_are_400(endpoint: Endpoint, name: str, value: str | None) -> None:
+    answer = endpoint.send(QUEUED, {name: value})
+    assert (answer.status, answer.code) == (400, "bad_request")
+    assert stored_job(endpoint) is None
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+def test_only_post_is_possible(endpoint: Endpoint, method: str) -> None:
+    answer = endpoint.ask([QUEUED], signed(QUEUED), method=method)
+    assert (answer.status, answer.headers["allow"], answer.code) == (405, "POST", "method_not_allowed")
+    assert stored_job(endpoint) is None
+
+
+# The store is away
+
+
+class Away:
+    """A store that fails in a way of its choice."""
+
+    def __init__(self, error: HoldfastError) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*_: object, **__: object) -> None:
+            raise self._error
+
+        return fail
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnavailable("table workflow_jobs: no answer in 8 s"),
+        StoreRefused("no space left on the disk"),
+        TableProblem("table workflow_jobs is not there; run: holdfast tables create"),
+    ],
+)
+def test_a_store_that_is_away_is_503_and_asks_for_it_again(error: HoldfastError) -> None:
+    """Nothing of what is wrong inside is told to the sender."""
+    answer = Endpoint(Away(error)).send(QUEUED)
+    assert (answer.status, answer.code) == (503, "unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert str(error) not in answer.raw.decode()
+
+
+class FailsOnce:
+    """A store whose n-th write is not made."""
+
+    def __init__(self, failing: int) -> None:
+        self._store = memory_store(StillClock())
+        self._left = failing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def put(self, table: Table, item: Item, *rest: Any) -> None:
+        self._count()
+        self._store.put(table, item, *rest)
+
+    def update(self, table: Table, key: Key, update: Update, *rest: Any) -> Any:
+        self._count()
+        return self._store.update(table, key, update, *rest)
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise StoreUnavailable("gone for a moment")
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3, 4])
+def test_what_failed_half_way_is_made_whole_when_it_comes_again(failing: int) -> None:
+    store = FailsOnce(failing)
+    endpoint = Endpoint(store)
+    whole = Endpoint()
+    whole.send(QUEUED)
+    assert endpoint.send(QUEUED).status == 503
+    assert endpoint.send(QUEUED).status == 200
+    assert stored_job(endpoint) == stored_job(whole)
+    entries = [[*every_item(each.store, Query(JOB_EVENTS, JOB.partition))] for each in (endpoint, whole)]
+    assert [len(found) for found in entries] == [1, 1]
+
+
+# Lambda
+
+
+@pytest.fixture
+def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Lambda process of its own, whose store is a file."""
+    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    monkeypatch.setenv("GITHUB_WEBHOOK_SECRET", SECRET)
+    lambda_handlers._webhook_process.cache_clear()
+    yield
+    lambda_tracker().store.close()
+    lambda_handlers._webhook_process.cache_clear()
+
+
+def lambda_tracker() -> Tracker:
+    receiver = lambda_handlers._webhook_process()[1]
+    assert isinstance(receiver, Tracker)
+    return receiver
+
+
+def cased(headers: dict[str, str]) -> dict[str, str]:
+    return {name.title().replace("Github", "GitHub"): value for name, value in headers.items()}
+
+
+def lambda_event(kind: str, body: bytes, *, is_base64: bool, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """What Lambda is given: a function URL and HTTP APIs send version 2.0, REST APIs 1.0 with names as they came."""
+    headers = signed(body) if headers is None else headers
+    text = base64.b64encode(body).decode() if is_base64 else body.decode()
+    if kind == "api-gateway-v1":
+        return {
+            "version": "1.0",
+            "httpMethod": "POST",
+            "path": "/webhooks/github",
+            "headers": cased(headers),
+            "multiValueHeaders": {name: [value] for name, value in cased(headers).items()},
+            "body": text,
+            "isBase64Encoded": is_base64,
+        }
+    return {
+        "version": "2.0",
+        "rawPath": "/webhooks/github",
+        "headers": headers,
+        "requestContext": {"http": {"method": "POST", "path": "/webhooks/github"}},
+        "body": text,
+        "isBase64Encoded": is_base64,
+    }
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("is_base64", [False, True])
+@pytest.mark.parametrize("kind", ["function-url", "api-gateway-v1", "api-gateway-v2"])
+def test_lambda_takes_in_what_each_of_its_fronts_sends(kind: str, is_base64: bool) -> None:
+    told = github_webhook(lambda_event(kind, QUEUED, is_base64=is_base64), Call())
+    assert (told["statusCode"], told["headers"]["content-type"]) == (200, "application/json")
+    assert json.loads(told["body"]) == {"result": "stored", "delivery": DELIVERY}
+    again = github_webhook(lambda_event(kind, QUEUED, is_base64=not is_base64), Call())
+    assert json.loads(again["body"])["result"] == "duplicate"
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"body": "not what was signed"}, 401),
+        ({"body": None}, 401),
+        ({"isBase64Encoded": True}, 401),
+        ({"headers": None}, 401),
+        ({"headers": {}}, 401),
+        ({"headers": signed(b'{"a":')}, 401),
+        ({"body": "{", "headers": signed(b"{")}, 400),
+        ({"body": "", "headers": signed(b"")}, 400),
+        ({"headers": {**signed(QUEUED), "content-type": "text/plain"}}, 415),
+        ({"body": "\udcff"}, 401),
+    ],
+)
+def test_lambda_refuses_what_the_server_refuses(change: dict[str, Any], status: int) -> None:
+    event = lambda_event("function-url", QUEUED, is_base64=False) | change
+    told = github_webhook(event, Call())
+    assert told["statusCode"] == status
+    assert "error" in json.loads(told["body"])
+
+
+@pytest.mark.usefixtures("cold")
+def test_lambda_says_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = lambda_tracker()
+    monkeypatch.setattr(tracker, "store", Away(StoreUnavailable("no answer")))
+    told = github_webhook(lambda_event("function-url", QUEUED, is_base64=False), Call())
+    monkeypatch.undo()
+    assert (told["statusCode"], told["headers"]["retry-after"]) == (503, "10")
+
+
+# The secret
+
+
+def run_holdfast(directory: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("holdfast")), *arguments],
+        cwd=directory,
+        env={**kept, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "serve"])
+def test_on_aws_a_missing_secret_is_told_before_anything_is_touched(tmp_path: Path, command: str) -> None:
+    done = run_holdfast(tmp_path, command, "--port", "0", HOLDFAST_WORLD="aws", HOLDFAST_STORE="sqlite:data/x.db")
+    assert done.returncode == 2
+    assert re.search(r"GITHUB_WEBHOOK_SECRET is not set.*for example GITHUB_WEBHOOK_SECRET=", done.stderr)
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("secret", [",", "one,", "one,two,three", "with space"])
+def test_a_secret_that_is_none_is_told_and_not_repeated(tmp_path: Path, secret: str) -> None:
+    done = run_holdfast(tmp_path, "serve", "--port", "0", GITHUB_WEBHOOK_SECRET=secret)
+    assert done.returncode == 2, done.stderr
+    assert "GITHUB_WEBHOOK_SECRET" in done.stderr
+    assert not secret.strip(",") or secret not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_simulated_world_makes_itself_a_secret_and_keeps_it(tmp_path: Path) -> None:
+    settings = load_settings({"HOLDFAST_DATA": str(tmp_path / "data")})
+    made = webhook_secrets(settings)
+    path = tmp_path / "data" / "webhook-secret"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert len(made.values[0]) == 64
+    assert webhook_secrets(settings) == made
+
+
+def test_two_processes_that_start_at_once_have_the_same_secret(tmp_path: Path) -> None:
+    """And none finds a file that is not written yet."""
+    script = (
+        "import sys; from pathlib import Path; from holdfast.entrypoints.webhooks import webhook_secrets; "
+        "from holdfast.kernel.settings import load_settings; sys.stdin.read(); "
+        f"print(webhook_secrets(load_settings({{'HOLDFAST_DATA': {str(tmp_path)!r}}})).values[0].decode())"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    said = [process.communicate()[0] for process in started]
+    assert len(set(said)) == 1
+    assert len(said[0].strip()) == 64
+
+
+def test_an_own_secret_that_is_empty_is_not_used(tmp_path: Path) -> None:
+    """Everybody could sign with it."""
+    (tmp_path / "webhook-secret").write_text("")
+    with pytest.raises(NeedsOperator, match="webhook-secret"):
+        webhook_secrets(load_settings({"HOLDFAST_DATA": str(tmp_path)}))
+
+
+def test_no_answer_and_no_line_of_the_log_has_the_secret(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    answers: list[Answer] = [
+        endpoint.send(QUEUED),
+        endpoint.send(QUEUED, {"x-hub-signature-256": SECRET}),
+        endpoint.send(QUEUED, {"x-github-delivery": delivery_id(CREATED, 1), "content-type": SECRET[:5]}),
+        endpoint.send(b'{"repository": 1}'),
+        Endpoint(Away(StoreUnavailable("no answer"))).send(QUEUED),
+    ]
+    assert SECRET not in caplog.text
+    assert not any(SECRET in answer.raw.decode() or SECRET in str(answer.headers) for answer in answers)

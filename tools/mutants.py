@@ -1,0 +1,143 @@
+"""Plant mistakes in the production code and see whether a checker finds them: `python -m tools.mutants [NAME…]`.
+
+Each is planted in a process of its own, when the module is imported; files are not touched. Writes docs/mutants.md
+when all were tried. A mistake whose text is no longer there is an error: the list must follow the code.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tools.planted import MUTANTS, Mutant
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "mutants.md"
+SEEDS_MOST = 100
+_START = """\
+<!-- Written by `python -m tools.mutants`. Change tools/planted.py, not this page. -->
+
+# Planted mistakes
+
+Each line is a mistake that was planted in the production code, and the checker that found it first: in a scenario, with
+the program killed at each call of a scenario, or with the faults of a seed. What the checkers watch is in
+[proof.md](proof.md).
+
+| mistake | in | found by | where |
+| --- | --- | --- | --- |
+"""
+
+
+class Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Loads one module with the mistake in it."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(
+        self,
+        name: str,
+        path: Sequence[str] | None,  # noqa: ARG002 -- as importlib calls it
+        target: ModuleType | None = None,  # noqa: ARG002 -- as above
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != self._mutant.module:
+            return None
+        return importlib.util.spec_from_loader(name, self, origin=str(file_of(self._mutant)))
+
+    def exec_module(self, module: ModuleType) -> None:
+        source = with_mistake(self._mutant, file_of(self._mutant).read_text(encoding="utf-8"))
+        exec(compile(source, f"{self._mutant.module} with {self._mutant.name!r}", "exec"), module.__dict__)  # noqa: S102
+
+
+def file_of(mutant: Mutant) -> Path:
+    return ROOT / "src" / f"{mutant.module.replace('.', '/')}.py"
+
+
+def with_mistake(mutant: Mutant, source: str) -> str:
+    found = source.count(mutant.old)
+    if found != 1:
+        raise LookupError(f"{mutant.name}: its text is {found} times in {mutant.module}, and must be there once")
+    return source.replace(mutant.old, mutant.new)
+
+
+def hunted(mutant: Mutant) -> dict[str, Any]:
+    """In this process: plant it, and look for harm until some is found."""
+    import logging
+
+    logging.disable(logging.CRITICAL)
+    sys.meta_path.insert(0, Planted(mutant))
+    from holdfast.entrypoints.simulation import HoldfastProgram, Question, answer
+    from holdfast.simulator.crashes import calls_of, deaths_of, outcome_with
+    from holdfast.simulator.run import Outcome
+    from holdfast.simulator.scenarios import SCENARIOS
+
+    def verdict(outcome: Outcome, where: str) -> dict[str, Any] | None:
+        if not outcome.violations:
+            return None
+        return {"by": outcome.invariants[0], "where": where, "found": outcome.violations[0][0].found}
+
+    program = HoldfastProgram()
+
+    def tried() -> Iterator[dict[str, Any] | None]:
+        for kind, _, name in (part.rpartition(":") for part in mutant.where.split("+")):
+            if name in SCENARIOS:
+                yield verdict(outcome_with(program, SCENARIOS[name]()), f"scenario {name}")
+            if kind == "crash":
+                for death in deaths_of(calls_of(program, SCENARIOS[name]())):
+                    yield verdict(outcome_with(program, SCENARIOS[name](), death), f"scenario {name}, {death}")
+            if kind == "seed":
+                yield verdict(answer(Question(int(name))), f"seed {name}")
+        for seed in range(1, SEEDS_MOST + 1):
+            yield verdict(answer(Question(seed)), f"seed {seed}")
+
+    nobody = {"by": None, "where": f"{SEEDS_MOST} seeds", "found": ""}
+    return next((found for found in tried() if found), nobody)
+
+
+def in_a_child(mutant: Mutant) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tools.mutants", "--child", mutant.name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{mutant.name}: {done.stderr.strip().splitlines()[-1] if done.stderr else 'no answer'}")
+    answered: dict[str, Any] = json.loads(done.stdout)
+    return answered
+
+
+def page(found: Sequence[tuple[Mutant, dict[str, Any]]]) -> str:
+    rows = [
+        f"| {m.name}{f' ({m.says})' if m.says else ''} | `{m.module.removeprefix('holdfast.')}` "
+        f"| {verdict['by'] or '**nobody**'} | {verdict['where']} |"
+        for m, verdict in found
+    ]
+    caught = sum(1 for _, verdict in found if verdict["by"])
+    return f"{_START}{chr(10).join(rows)}\n\n{caught} of {len(found)} were found.\n"
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--child"]:
+        print(json.dumps(hunted(next(m for m in MUTANTS if m.name == arguments[1]))))
+        return 0
+    chosen = [m for m in MUTANTS if not arguments or m.name in arguments]
+    for mutant in chosen:
+        with_mistake(mutant, file_of(mutant).read_text(encoding="utf-8"))
+    with ThreadPoolExecutor(2) as pool:
+        found = []
+        for mutant, verdict in zip(chosen, pool.map(in_a_child, chosen), strict=True):
+            found.append((mutant, verdict))
+            print(f"{mutant.name}: {verdict['by'] or 'NOT FOUND'} ({verdict['where']})", flush=True)
+    if not arguments:
+        PAGE.write_text(page(found), encoding="utf-8")
+    return 0 if all(verdict["by"] for _, verdict in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

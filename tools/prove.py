@@ -1,0 +1,80 @@
+"""Simulate seeds that were never simulated before, for as long as one likes, and add them up in proof/COUNT.json.
+
+`python -m tools.prove [--minutes 10] [--jobs 2]`. Needs Holdfast itself, so it runs in .venv. The exit code is 1 when
+a seed broke an invariant; its command is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from holdfast.entrypoints.simulation import Question, Tally, search
+
+ROOT = Path(__file__).resolve().parent.parent
+COUNT = ROOT / "proof" / "COUNT.json"
+FIRST_SEED = 10_000  # lower ones belong to the tests
+_SUMMED = ("seeds", "virtual_days", "port_calls", "faults", "violations")
+
+
+def read_count(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {"next_seed": FIRST_SEED, "total": dict.fromkeys(_SUMMED, 0), "runs": []}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def added(before: dict[str, Any], commit: str, tally: Tally) -> dict[str, Any]:
+    """The count with one more run in it. Runs of the same commit are one line."""
+    shown = {name: tally.shown()[name] for name in _SUMMED}
+    total = {name: round(before["total"][name] + shown[name], 4) for name in _SUMMED}
+    runs = list(before["runs"])
+    if runs and runs[-1]["commit"] == commit:
+        last = runs.pop()
+        shown = {name: round(last[name] + shown[name], 4) for name in _SUMMED}
+    return {
+        "next_seed": before["next_seed"] + tally.seeds,
+        "total": total,
+        "runs": [*runs, {"commit": commit, **shown}],
+    }
+
+
+def commit_of(root: Path) -> str:
+    """The commit, with a mark when the tree is not as committed."""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.prove", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--jobs", type=int, default=2)
+    asked = parser.parse_args(arguments)
+    before, end = read_count(COUNT), time.monotonic() + asked.minutes * 60
+
+    def told(tally: Tally) -> bool:
+        days = before["total"]["virtual_days"] + tally.virtual_days
+        found = f"{len(tally.found)} violations"
+        print(f"\r{tally.seeds} seeds now, {days:,.0f} virtual days in all, {found} ", end="", file=sys.stderr)
+        return time.monotonic() < end and not tally.found
+
+    tally = search(Question(), count(before["next_seed"]), asked.jobs, told)
+    print(file=sys.stderr)
+    after = added(before, commit_of(ROOT), tally)
+    COUNT.parent.mkdir(exist_ok=True)
+    COUNT.write_text(json.dumps(after, indent=2) + "\n", encoding="utf-8")
+    for seed, invariant in sorted(tally.found.items()):
+        print(f"{invariant} does not hold; to see it: {Question(seed).command()}", file=sys.stderr)
+    print(json.dumps(after["total"]))
+    return 1 if tally.found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
