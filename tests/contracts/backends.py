@@ -53,9 +53,9 @@ class Backend:
     clock: StillClock
 
 
-def dynamodb_calls(url: str, clock: Clock) -> DynamoCalls:
+def dynamodb_calls(url: str, clock: Clock, database: str = "contract") -> DynamoCalls:
     client = boto3_client(
-        endpoint_url=url, region_name="eu-west-1", aws_access_key_id="contract", aws_secret_access_key="contract"
+        endpoint_url=url, region_name="eu-west-1", aws_access_key_id=database, aws_secret_access_key="contract"
     )
     return DynamoCalls(Boto3Transport(client), clock)
 

@@ -1,6 +1,7 @@
 """Tables: what exists, held against what is declared, on every backend that keeps tables."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.dynamodb import DynamoStore
-from holdfast.adapters.dynamodb_calls import DynamoCalls
+from holdfast.adapters.dynamodb_calls import DynamoCalls, TransportError
 from holdfast.adapters.dynamodb_tables import DynamoTables
 from holdfast.adapters.sqlite import SqliteTables, sqlite_store
 from holdfast.adapters.system_clock import SystemClock
@@ -18,6 +19,8 @@ from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, TableAd
 from holdfast.ports.store.schema import Billing
 from holdfast.ports.store.tables import TABLES
 from tests.clocks import StillClock
+from tests.contracts import backends
+from tests.servers.processes import RunningServer
 
 _NUMBERS = count(1)
 
@@ -31,6 +34,7 @@ class Place:
         self.admin = admin
         self.open_store = open_store
         self._suffix = suffix
+        self.names: list[str] = []
 
     def close(self, store: Store) -> None:
         """Only a SQLite file is one's own; the connections to DynamoDB Local are shared."""
@@ -39,7 +43,18 @@ class Place:
 
     def own(self, table: Table) -> Table:
         """The table under a name of this test's own: one DynamoDB Local serves them all."""
-        return replace(table, name=f"{table.name}{self._suffix}")
+        name = f"{table.name}{self._suffix}"
+        self.names.append(name)
+        return replace(table, name=name)
+
+
+@pytest.fixture(scope="session")
+def own_database(dynamodb_server: RunningServer) -> DynamoCalls:
+    """DynamoDB Local needs a second more for a new index for each table with TTL in the same database.
+
+    The real clock: an index is built beside us, and waiting for it must take time.
+    """
+    return backends.dynamodb_calls(dynamodb_server.url, SystemClock(), database="tables")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("dynamodb", marks=pytest.mark.real)])
@@ -49,10 +64,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         path = tmp_path / "tables.db"
         yield Place(SqliteTables(path, clock), lambda tables: sqlite_store(path, clock, tables=tables), "")
     else:
-        shared: DynamoCalls = request.getfixturevalue("calls_of")
-        # The real clock: an index is built beside us, and waiting for it must take time.
-        calls = DynamoCalls(shared.transport, SystemClock())
-        yield Place(DynamoTables(calls), lambda _: DynamoStore(calls), f".t{next(_NUMBERS)}")
+        calls: DynamoCalls = request.getfixturevalue("own_database")
+        place = Place(DynamoTables(calls), lambda _: DynamoStore(calls), f".t{next(_NUMBERS)}")
+        yield place
+        for name in dict.fromkeys(place.names):
+            with suppress(TransportError):  # a table that the test never made
+                calls.call("DeleteTable", {"TableName": name}, expected=["ResourceNotFoundException"])
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
