@@ -246,8 +246,7 @@ def _why_stays(seen: Seen, worker: Worker, rules: DrainRules) -> str | None:
         return "its node is not known"
     if seen.is_undrainable(worker.id):
         return "it could not be drained lately"
-    pods = (pod for pod in seen.kube.value.pods if pod.node == worker.node.name)
-    return drain_view(pods, rules).blocked_by
+    return drain_view(seen.pods_of(worker), rules).blocked_by
 
 
 # Time

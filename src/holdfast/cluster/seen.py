@@ -157,11 +157,18 @@ class Seen:
     def worker(self, instance: InstanceId) -> Worker | None:
         return next((worker for worker in self.workers if worker.id == instance), None)
 
-    def pods_of(self, worker: Worker) -> tuple[Pod, ...]:
+    def pods_of(self, worker: Worker) -> Sequence[Pod]:
         """The pods on the worker's node, as far as Kubernetes can be seen."""
-        if isinstance(self.kube, Unknown) or worker.node is None:
-            return ()
-        return tuple(pod for pod in self.kube.value.pods if pod.node == worker.node.name)
+        return () if worker.node is None else self._pods_by_node.get(worker.node.name, ())
+
+    @cached_property
+    def _pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
+        """Sorted once: thousands of workers may be asked about, one after the other."""
+        by_node: dict[str, list[Pod]] = {}
+        for pod in () if isinstance(self.kube, Unknown) else self.kube.value.pods:
+            if pod.node is not None:
+                by_node.setdefault(pod.node, []).append(pod)
+        return by_node
 
     @cached_property
     def fill(self) -> Counter[str]:

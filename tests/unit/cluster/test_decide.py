@@ -1,5 +1,6 @@
 """Every rule of seeds 003 and 004, one by one: what holds, what does not, and what is not known."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -251,6 +252,29 @@ def test_a_pod_that_forbids_it_is_named() -> None:
     view = KubeView(tuple(node(n) for n in range(6)), tuple(pod_on(n, controller="") for n in range(6)))
     told = obstacle(replace(IDLE, kube=Known(view, NOW)), "a_worker_may_leave")
     assert told.startswith("i-00000000: default/pod-0: nothing would make it again elsewhere; ")
+
+
+class CountedPods(tuple[Pod, ...]):
+    """Pods that know how often somebody has gone through all of them."""
+
+    rounds = 0
+
+    def __iter__(self) -> Iterator[Pod]:
+        type(self).rounds += 1
+        return super().__iter__()
+
+
+def test_the_pods_are_gone_through_as_often_for_many_workers_as_for_few() -> None:
+    """With none that may leave, each worker is asked about: by its own pods, not by all there are."""
+    rounds = []
+    for count in (6, 60):
+        idle = seen(count, cpu=0.1, pending=0)
+        pods = CountedPods(pod_on(n, controller="") for n in range(count))
+        CountedPods.rounds = 0
+        view = KubeView(tuple(node(n) for n in range(count)), pods)
+        assert obstacle(replace(idle, kube=Known(view, NOW)), "a_worker_may_leave").startswith("i-00000000: ")
+        rounds.append(CountedPods.rounds)
+    assert rounds[0] == rounds[1]
 
 
 def test_what_was_never_scaled_is_not_an_age_of_decades() -> None:
