@@ -11,16 +11,16 @@ from holdfast.adapters.memory import memory_store
 from holdfast.entrypoints.simulation import HoldfastProgram
 from holdfast.jobs.job import quick
 from holdfast.jobs.polling import Polled
-from holdfast.jobs.retry import Decision, Verdict
-from holdfast.kernel.ids import InstallationId
+from holdfast.jobs.retry import Decision, Verdict, consider
+from holdfast.kernel.ids import InstallationId, RunId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.store import Table
-from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
+from holdfast.ports.store import Key, Table
+from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS, STATE
 from holdfast.simulator.checkers import JOBS as JOB_CHECKERS
 from holdfast.simulator.facts import Facts
 from holdfast.simulator.faults import ScriptedFaults
 from holdfast.simulator.github import SimulatedGitHub
-from holdfast.simulator.github_objects import JobPlan, Sent, SimJob
+from holdfast.simulator.github_objects import JobPlan, Sent, SimJob, SimRun
 from holdfast.simulator.job_facts import JobFacts
 from holdfast.simulator.job_plans import INTERRUPTED, GitHubPlan, JobScript, RunScript
 from holdfast.simulator.numbers import Numbers
@@ -104,6 +104,13 @@ class Scene:
         self.write_job(self.gated)
         self.write(RUNS, f"7#{self.run.id}#1", rk=3, open=frozenset(), done=both, failed=frozenset({self.job.id}))
 
+    def fill_the_day(self, retries: int, repository: str = "acme/api") -> None:
+        """So many other runs were run again today."""
+        for number in range(retries):
+            other = SimRun(RunId(10_000 + number), InstallationId(7), repository, START, 0)
+            self.github.runs[other.id] = other
+            self.jobs.run_again[other.id, 1] = START
+
     def heal(self, seconds: float = 7200) -> None:
         self.timeline.sleep(seconds)
         self.watch.healed()
@@ -185,6 +192,14 @@ def _(scene: Scene) -> None:
     scene.interrupt_all()
     scene.jobs.interrupted.clear()
     scene.write_run(retry={"state": "intended"})
+    scene.watch.ran_again(scene.by, scene.run, 1)
+
+
+@breaks("RetryCapped")
+def _(scene: Scene) -> None:
+    scene.interrupt_all()
+    scene.write_run(retry={"state": "intended"})
+    scene.fill_the_day(20)
     scene.watch.ran_again(scene.by, scene.run, 1)
 
 
@@ -299,12 +314,53 @@ def test_who_slept_through_an_attempt_may_ask_for_the_next_one() -> None:
     assert scene.broken == set()
 
 
+@pytest.mark.parametrize(
+    ("others", "repository", "retry", "broken"),
+    [
+        (20, "acme/api", {"state": "refused"}, set()),
+        (19, "acme/api", {"state": "refused"}, {"RetryLive"}),
+        (20, "acme/web", {"state": "refused"}, {"RetryLive"}),
+        (20, "acme/api", {}, {"RetryLive"}),
+    ],
+)
+def test_a_run_is_held_back_by_a_day_that_is_full_and_says_so_or_it_was_forgotten(
+    others: int, repository: str, retry: dict[str, str], broken: set[str]
+) -> None:
+    scene = Scene()
+    scene.interrupt_all()
+    if retry:
+        scene.write_run(retry={"state": "intended"})
+        scene.write_run(retry=retry)
+    scene.fill_the_day(others, repository)
+    scene.heal()
+    assert scene.broken == broken
+
+
+def test_a_day_that_is_full_excuses_no_run_of_another_day() -> None:
+    scene = Scene()
+    scene.fill_the_day(20)
+    scene.timeline.sleep(86_400)
+    scene.interrupt_all()
+    for state in ("intended", "refused"):
+        scene.write_run(retry={"state": state})
+    scene.heal()
+    assert scene.broken == {"RetryLive"}
+
+
 # Broken code
 
 
-def _run_again_without_a_claim(_store: Any, github: Any, key: Any, run: Any, *_: Any) -> Decision:
-    github.rerun_failed_jobs(key.installation_id, run["repo_full_name"], key.run_id)
+def _run_again_without_a_claim(_store: Any, github: Any, key: Any, *_: Any) -> Decision:
+    github.rerun_failed_jobs(key.installation_id, "acme/api", key.run_id)
     return Decision(Verdict.RETRY, "at once")
+
+
+def _forget_what_is_held_back(store: Any, github: Any, key: Any, policy: Any, now: Any) -> Decision:
+    """As if the cap were counted before the claim, and nobody wrote down that the day is full."""
+    counted = store.get(STATE, Key(f"github#retries#{key.installation_id}#{now.date()}#acme/api")) or {}
+    if len(counted.get("runs", ())) >= policy.per_repository_and_day_most:
+        return Decision(Verdict.NO, "the day is full")
+    return consider(store, github, key, policy, now)
 
 
 def _of_one_run(*jobs: JobScript) -> Setup:
@@ -313,6 +369,9 @@ def _of_one_run(*jobs: JobScript) -> Setup:
 
 _MIXED = _of_one_run(JobScript("test", (INTERRUPTED, "success")), JobScript("lint", ("failure",)))
 _LATE = replace(_MIXED, github=GitHubPlan((RunScript(5, ((JobScript("test"),),)),), lost=frozenset({"hook-1"})))
+
+_TAKEN = tuple(RunScript(5 + 10 * number, ((JobScript("test", (INTERRUPTED,)),),)) for number in range(24))
+_CROWDED = replace(_MIXED, github=GitHubPlan(_TAKEN))  # more than a day's cap of them
 
 # Which checker finds it, where, and what is broken how.
 BROKEN: dict[str, tuple[str, Setup, str, Callable[..., Any]]] = {
@@ -369,6 +428,24 @@ BROKEN: dict[str, tuple[str, Setup, str, Callable[..., Any]]] = {
         SCENARIOS["interrupted-job"](),
         "holdfast.entrypoints.simulation.wants_on_demand",
         lambda *_: False,
+    ),
+    "the day is never full": (
+        "RetryCapped",
+        _CROWDED,
+        "holdfast.jobs.retry._is_within_cap",
+        lambda *_: True,
+    ),
+    "the day is full too early": (
+        "RetryLive",
+        SCENARIOS["interrupted-job"](),
+        "holdfast.jobs.retry._is_within_cap",
+        lambda *_: False,
+    ),
+    "a full day is not told": (
+        "RetryLive",
+        _CROWDED,
+        "holdfast.jobs.interrupted.consider",
+        _forget_what_is_held_back,
     ),
     "nobody notes that spot took a job's machine": (
         "RetryLive",

@@ -1,11 +1,14 @@
 """Run again what a spot machine took down. Decided purely; claimed durably; never twice for one attempt of a run.
 
     nothing ─ claim ─▶ intended ─ GitHub accepts ─▶ requested
-                          └────── GitHub refuses ─▶ refused
+                          ├────── GitHub refuses ─▶ refused
+                          └────── the day is full ─▶ refused
 
 The claim is a conditional write on the run, made before GitHub is asked. Whoever finds `intended` cannot know whether
 GitHub was asked: it reads the run's attempt first, and asks only if that has not moved. The jobs of the next attempt
 get on-demand machines.
+
+The day's cap is counted after the claim, by name: whoever takes up a claim counts it no second time.
 """
 
 from collections.abc import Sequence
@@ -20,10 +23,10 @@ from holdfast.jobs.facts import FAILED
 from holdfast.jobs.keys import JobKey, RunKey
 from holdfast.jobs.polling import poll_run
 from holdfast.jobs.views import is_complete
-from holdfast.kernel.errors import Retryable, WriteConflict
+from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import JobId, joined_key
 from holdfast.kernel.instants import Instant
-from holdfast.ports.github import GitHub, GitHubRefused
+from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, RateLimited
 from holdfast.ports.store import Item, Key, Store, attr
 from holdfast.ports.store.tables import JOBS, RUNS, STATE
 
@@ -64,6 +67,8 @@ def decided(run: Item, key: RunKey, failed: Sequence[Item], policy: RetryPolicy,
         return Decision(Verdict.NO, f"this attempt was dealt with: {run['retry'].get('state')}")
     if not run.get("failed"):
         return Decision(Verdict.NO, "no job has failed")
+    if policy.per_repository_and_day_most < 1:
+        return Decision(Verdict.NO, "no run of a repository is run again: AUTO_RETRY_DAILY is 0")
     if key.run_attempt >= policy.attempts_most:
         return Decision(Verdict.NO, f"attempt {key.run_attempt} of at most {policy.attempts_most}")
     if not _is_over(run, failed, policy, now):
@@ -103,7 +108,7 @@ def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now
     if retry.get("state") == "intended":
         if now.seconds_since(Instant.from_iso(retry["at"])) < RESUME_SECONDS:
             return Decision(Verdict.NOT_YET, "another process is at it")
-        return _carried_out(store, github, key, run, is_resumed=True)
+        return _carried_out(store, github, key, run, policy, now, is_resumed=True)
     decision = decided(run, key, _failed_jobs(store, key, run), policy, now)
     if decision.verdict is not Verdict.RETRY:
         return decision
@@ -113,11 +118,10 @@ def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now
     decision = decided(run, key, _failed_jobs(store, key, run), policy, now)
     if decision.verdict is not Verdict.RETRY:
         return decision
-    seen = github.run(key.installation_id, run.get("repo_full_name", ""), key.run_id)
-    if seen is not None and seen.run_attempt > key.run_attempt:
+    if _has_moved(github, key, run.get("repo_full_name", "")):
         # GitHub would run the latest attempt again, whatever that one failed of.
-        return Decision(Verdict.NO, f"somebody has run it again: attempt {seen.run_attempt} is there")
-    return _claimed(store, github, key, run, decision, policy, now)
+        return Decision(Verdict.NO, f"somebody has run it again: attempt {key.run_attempt} is not the latest")
+    return _claimed(store, github, key, decision, policy, now)
 
 
 def _failed_jobs(store: Store, key: RunKey, run: Item) -> list[Item]:
@@ -126,30 +130,31 @@ def _failed_jobs(store: Store, key: RunKey, run: Item) -> list[Item]:
 
 
 def _claimed(
-    store: Store, github: GitHub, key: RunKey, run: Item, decision: Decision, policy: RetryPolicy, now: Instant
+    store: Store, github: GitHub, key: RunKey, decision: Decision, policy: RetryPolicy, now: Instant
 ) -> Decision:
-    if not _counted(store, key, run, policy, now):
-        return Decision(Verdict.NO, f"{policy.per_repository_and_day_most} retries of this repository today")
     claim = {"state": "intended", "at": now.iso(), "jobs": list(decision.jobs)}
     try:
         run = store.update(RUNS, key.item, attr("retry").set_to(claim), attr("retry").is_absent()).new
     except WriteConflict:
         return Decision(Verdict.NOT_YET, "another process is at it")
-    return _carried_out(store, github, key, run, is_resumed=False)
+    return _carried_out(store, github, key, run, policy, now, is_resumed=False)
 
 
-def _carried_out(store: Store, github: GitHub, key: RunKey, run: Item, *, is_resumed: bool) -> Decision:
+def _carried_out(
+    store: Store, github: GitHub, key: RunKey, run: Item, policy: RetryPolicy, now: Instant, *, is_resumed: bool
+) -> Decision:
     repository = run.get("repo_full_name", "")
     jobs = tuple(run["retry"].get("jobs", ()))
     try:
-        if is_resumed:
-            seen = github.run(key.installation_id, repository, key.run_id)
-            if seen is not None and seen.run_attempt > key.run_attempt:
-                return _settled(store, key, run, "requested", Decision(Verdict.RETRY, "GitHub had been asked", jobs))
+        if is_resumed and _has_moved(github, key, repository):
+            return _settled(store, key, run, "requested", Decision(Verdict.RETRY, "GitHub had been asked", jobs))
+        if not _is_within_cap(store, key, repository, policy, now):
+            because = f"today's cap of its repository is reached: AUTO_RETRY_DAILY={policy.per_repository_and_day_most}"
+            return _settled(store, key, run, "refused", Decision(Verdict.NO, because))
         github.rerun_failed_jobs(key.installation_id, repository, key.run_id)
     except GitHubRefused as error:
         return _settled(store, key, run, "refused", Decision(Verdict.NO, f"GitHub refused: {error}"))
-    except Retryable as error:
+    except (GitHubUnavailable, RateLimited) as error:
         # Asked or not, nobody knows. The next look reads the run's attempt before it asks again.
         return Decision(Verdict.NOT_YET, f"GitHub gave no answer: {error}")
     return _settled(store, key, run, "requested", Decision(Verdict.RETRY, "EC2 took the machines", jobs))
@@ -162,15 +167,21 @@ def _settled(store: Store, key: RunKey, run: Item, state: str, decision: Decisio
     return decision
 
 
-def _counted(store: Store, key: RunKey, run: Item, policy: RetryPolicy, now: Instant) -> bool:
-    """Count the retry against the day's cap. A crash right after may waste one, never add one."""
-    if policy.per_repository_and_day_most < 1:
-        return False
-    name = joined_key("github", "retries", key.installation_id, now.date(), run.get("repo_full_name", "unknown"))
-    update = attr("count").plus(1) + attr("expiresAt").set_to(now.epoch_seconds + _COUNT_KEPT_SECONDS)
-    count = attr("count")
+def _has_moved(github: GitHub, key: RunKey, repository: str) -> bool:
+    seen = github.run(key.installation_id, repository, key.run_id)
+    return seen is not None and seen.run_attempt > key.run_attempt
+
+
+def _is_within_cap(store: Store, key: RunKey, repository: str, policy: RetryPolicy, now: Instant) -> bool:
+    """Count the attempt against the day's cap, once however often it is counted; False: the day is full."""
+    most = policy.per_repository_and_day_most
+    if most < 1:
+        return False  # it was switched off meanwhile
+    name = joined_key("github", "retries", key.installation_id, now.date(), repository or "unknown")
+    mark, counted = f"{key.run_id}#{key.run_attempt}", attr("runs")
+    update = counted.add_elements({mark}) + attr("expiresAt").set_to(now.epoch_seconds + _COUNT_KEPT_SECONDS)
     try:
-        store.update(STATE, Key(name), update, count.is_absent() | count.less_than(policy.per_repository_and_day_most))
+        store.update(STATE, Key(name), update, counted.contains(mark) | ~counted.is_larger_than(most - 1))
     except WriteConflict:
         return False
     return True

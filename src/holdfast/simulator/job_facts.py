@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from holdfast.kernel.ids import JobId, RunId
 from holdfast.kernel.instants import Instant
@@ -12,6 +13,15 @@ from holdfast.simulator.github_objects import SimJob, SimRun
 from holdfast.simulator.job_plans import GitHubPlan
 
 Attempt = tuple[RunId, int]
+CLOCK_OFF_SECONDS: Final = 3600
+DAY_SECONDS: Final = 86_400
+
+
+def days_between(first: Instant, last: Instant) -> set[str]:
+    """The days that a clock may show between the two, if it is off by an hour at most."""
+    begin, end = first.plus(-CLOCK_OFF_SECONDS), last.plus(CLOCK_OFF_SECONDS)
+    days = int(end.seconds_since(begin) // DAY_SECONDS) + 1
+    return {min(begin.plus(day * DAY_SECONDS), end).date() for day in range(days + 1)}
 
 
 @dataclass
@@ -24,7 +34,7 @@ class JobFacts:
     interrupted: set[JobId] = field(default_factory=set)  # their spot machines were taken
     told: set[tuple[str, str]] = field(default_factory=set)  # job and delivery, in the history
     claimed: set[Attempt] = field(default_factory=set)
-    run_again: set[Attempt] = field(default_factory=set)  # by the tracker: GitHub did so
+    run_again: dict[Attempt, Instant] = field(default_factory=dict)  # by the tracker: GitHub did so
 
     def event_written(self, entry: Item) -> None:
         self.told.add((entry["PK"], entry.get("delivery", "")))
@@ -33,6 +43,19 @@ class JobFacts:
         if "retry" in item:
             _, run, attempt = item["PK"].split("#")
             self.claimed.add((RunId(int(run)), int(attempt)))
+
+    def run_again_on(self, day: str, run: SimRun, *, at_least: bool) -> int:
+        """How many runs of its repository the tracker had run again that day.
+
+        Its clock may be off by an hour. Around midnight the day is one of two: `at_least` leaves those out.
+        """
+        found = 0
+        for (run_id, _), at in self.run_again.items():
+            other = self.github.runs[run_id]
+            days = days_between(at, at)
+            is_that_day = days == {day} if at_least else day in days
+            found += is_that_day and (other.installation, other.repository) == (run.installation, run.repository)
+        return found
 
     def is_told(self, job: SimJob, delivery: str) -> bool:
         key = self.key_of(job)

@@ -151,7 +151,7 @@ class Watch:
     def ran_again(self, by: Process, run: SimRun, attempt: int) -> None:
         self._say(by.name, f"GitHub runs {run.id} again, after attempt {attempt}")
         if self.facts.jobs is not None and (run.id, attempt) in self.facts.jobs.claimed:
-            self.facts.jobs.run_again.add((run.id, attempt))
+            self.facts.jobs.run_again[run.id, attempt] = self.facts.now()
         self._tell("ran_again", by, run, attempt)
 
     def scheduled(self, by: Process, job: SimJob, market: str) -> None:

@@ -148,9 +148,38 @@ def test_caps_hold() -> None:
     assert stage.run.attempt == 1
 
 
+def test_a_day_that_is_full_is_told_on_the_run_and_holds_for_its_repository_alone() -> None:
+    stage, policy = Stage(), RetryPolicy(per_repository_and_day_most=1)
+    stage.end()
+    assert stage.consider(policy) is Verdict.RETRY
+    stage.run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one"), JobPlan("two")])
+    stage.clock.sleep(10)
+    stage.end()
+    assert stage.consider(policy) is Verdict.NO
+    retry = (queries.run(stage.store, stage.key) or {})["retry"]
+    assert retry["state"] == "refused"
+    assert retry["because"] == "today's cap of its repository is reached: AUTO_RETRY_DAILY=1"
+    assert not wants_on_demand(stage.store, replace(stage.key, run_attempt=2))
+    stage.run = stage.github.start_run(INSTALLATION, "a/c", [JobPlan("one"), JobPlan("two")])
+    stage.clock.sleep(10)
+    stage.end()
+    assert stage.consider(policy) is Verdict.RETRY
+
+
+def test_the_next_day_begins_anew() -> None:
+    stage, policy = Stage(), RetryPolicy(per_repository_and_day_most=1)
+    for _ in range(2):
+        stage.run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one"), JobPlan("two")])
+        stage.clock.sleep(10)
+        stage.end()
+        assert stage.consider(policy) is Verdict.RETRY
+        stage.clock.sleep(86_400)
+
+
 @pytest.mark.parametrize("how", ["killed before", "killed after", "answer lost"])
 @pytest.mark.parametrize("victim", range(14))
 def test_killed_at_any_call_it_is_run_again_once_in_the_end(victim: int, how: str) -> None:
+    """Nor does it use up the day: what takes up the claim is counted once."""
     stage = Stage()
     stage.end()
 
@@ -160,7 +189,7 @@ def test_killed_at_any_call_it_is_run_again_once_in_the_end(victim: int, how: st
 
     for gate in (Gate(hook), None, None):
         with suppress(Killed, GitHubUnavailable):
-            stage.consider(gate=gate)
+            stage.consider(RetryPolicy(per_repository_and_day_most=1), gate)
         stage.clock.sleep(RESUME_SECONDS + 1)
         assert stage.run.attempt <= 2
     assert stage.run.attempt == 2

@@ -3,27 +3,21 @@
 Attribute names are written down once more on purpose: what checks the program does not take its word for them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
-from holdfast.kernel.ids import JobId, RunId
+from holdfast.kernel.ids import JobId
 from holdfast.ports.store import Item
 from holdfast.ports.store.values import item_bytes
 from holdfast.simulator.checkers.base import Checker, Violation
 from holdfast.simulator.facts import Facts
 from holdfast.simulator.github import FAILED
-from holdfast.simulator.github_objects import Sent, SimJob, SimRun
+from holdfast.simulator.github_objects import Sent, SimJob
 from holdfast.simulator.process import Process
 
 ITEM_BYTES_MOST: Final = 4096
 _INDEXES: Final = ("GSI1-PK", "GSI2-PK", "GSI3-PK")
 _RUN_STATUSES: Final = ("queued", "in_progress", "completed")
-_NEXT: Final[Mapping[str, tuple[str, ...]]] = {  # of the retry of an attempt
-    "unclaimed": ("intended",),
-    "intended": ("requested", "refused"),
-    "requested": (),
-    "refused": (),
-}
 
 
 class JobChecker(Checker):
@@ -178,69 +172,6 @@ class ItemBound(JobChecker):
             self.fail(by, f"job {new['PK']} takes {size} bytes")
 
 
-class RunDoneOnce(JobChecker):
-    name = "RunDoneOnce"
-    says = "that an attempt is run again is claimed once and settled once, and in the end no claim is open"
-
-    def run_written(self, by: Process, old: Item, new: Item) -> None:
-        before, after = (item.get("retry", {}).get("state", "unclaimed") for item in (old, new))
-        if before != after and after not in _NEXT[before]:
-            self.fail(by, f"the retry of run {new['PK']} was {before}, and is {after}")
-
-    def healed(self) -> None:
-        for run, attempt, _ in self.jobs.settled_attempts(self.facts.now()):
-            if self.jobs.run_item(run, attempt).get("retry", {}).get("state") == "intended":
-                self.fail(None, f"run {run.id}, attempt {attempt}: its retry was claimed, and never settled")
-
-
-class RetryOnce(JobChecker):
-    name = "RetryOnce"
-    says = "we have GitHub run an attempt again only under a claim that was stored before, unless we slept for a minute"
-
-    def ran_again(self, by: Process, run: SimRun, attempt: int) -> None:
-        # Nothing can fence GitHub: who slept through a whole attempt asks for the next one.
-        is_late = self.facts.now().seconds_since(by.started) >= 60
-        if (run.id, attempt) not in self.jobs.claimed and not is_late:
-            self.fail(by, f"attempt {attempt} of run {run.id} was run again, and nobody had claimed it")
-
-
-class RetryJust(JobChecker):
-    name = "RetryJust"
-    says = "we have an attempt run again only if spot took the machines of all its failed jobs"
-
-    def ran_again(self, by: Process, run: SimRun, attempt: int) -> None:
-        if (run.id, attempt) not in self.jobs.claimed:
-            return
-        failed = {job.id for job in run.jobs_of(attempt) if job.conclusion in FAILED}
-        if not failed or not failed <= self.jobs.interrupted:
-            others = sorted(failed - self.jobs.interrupted)
-            self.fail(by, f"attempt {attempt} of run {run.id} was run again, and spot did not take {others}")
-
-
-class RetryOnDemand(JobChecker):
-    name = "RetryOnDemand"
-    says = "the jobs of an attempt that we had run again get on-demand machines"
-
-    def scheduled(self, by: Process, job: SimJob, market: str) -> None:
-        before = (RunId(job.run_id), job.run_attempt - 1)
-        if before in self.jobs.run_again and market != "on-demand":
-            self.fail(by, f"job {job.id} got a {market} machine, and spot had taken the one before")
-
-
-class RetryLive(JobChecker):
-    name = "RetryLive"
-    says = "in the end no attempt is left of which spot alone took jobs, and which could have been run again"
-
-    def healed(self) -> None:
-        for run, attempt, jobs in self.jobs.settled_attempts(self.facts.now()):
-            failed = [job for job in jobs if job.conclusion in FAILED]
-            if attempt != run.attempt or run.status != "completed" or attempt >= 3 or not failed:
-                continue
-            if all(job.id in self.jobs.interrupted and not job.environment for job in failed):
-                retry = self.jobs.run_item(run, attempt).get("retry")
-                self.fail(None, f"run {run.id} failed by spot in attempt {attempt}, and was not run again: {retry}")
-
-
 class CursorKept(JobChecker):
     name = "CursorKept"
     says = "the cursor in GitHub's log never goes back, and passes no failed delivery that was not asked for again"
@@ -294,11 +225,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     TenantIsolated,
     DecisionOnce,
     ItemBound,
-    RunDoneOnce,
-    RetryOnce,
-    RetryJust,
-    RetryOnDemand,
-    RetryLive,
     CursorKept,
     NoSilentStuck,
 )
