@@ -30,6 +30,7 @@ from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, Rate
 from holdfast.ports.store import Item, Key, Store, attr
 from holdfast.ports.store.tables import JOBS, RUNS, STATE
 
+INTENDED: Final = "intended"
 RESUME_SECONDS: Final = 60  # whoever claimed it may still be at it
 _POLL_CALLS: Final = 5  # of 100 jobs each
 _COUNT_KEPT_SECONDS: Final = 3 * 86_400
@@ -64,7 +65,10 @@ def decided(run: Item, key: RunKey, failed: Sequence[Item], policy: RetryPolicy,
     if not policy.is_enabled:
         return Decision(Verdict.NO, "auto-retry is switched off")
     if "retry" in run:
-        return Decision(Verdict.NO, f"this attempt was dealt with: {run['retry'].get('state')}")
+        state = run["retry"].get("state")
+        # Whoever claimed it meanwhile may have died over it: it is not dealt with before it is settled.
+        verdict = Verdict.NOT_YET if state == INTENDED else Verdict.NO
+        return Decision(verdict, f"this attempt was dealt with: {state}")
     if not run.get("failed"):
         return Decision(Verdict.NO, "no job has failed")
     if policy.per_repository_and_day_most < 1:
@@ -105,7 +109,7 @@ def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now
     if run is None:
         return Decision(Verdict.NO, "the run is not known")
     retry = run.get("retry", {})
-    if retry.get("state") == "intended":
+    if retry.get("state") == INTENDED:
         if now.seconds_since(Instant.from_iso(retry["at"])) < RESUME_SECONDS:
             return Decision(Verdict.NOT_YET, "another process is at it")
         return _carried_out(store, github, key, run, policy, now, is_resumed=True)
@@ -132,7 +136,7 @@ def _failed_jobs(store: Store, key: RunKey, run: Item) -> list[Item]:
 def _claimed(
     store: Store, github: GitHub, key: RunKey, decision: Decision, policy: RetryPolicy, now: Instant
 ) -> Decision:
-    claim = {"state": "intended", "at": now.iso(), "jobs": list(decision.jobs)}
+    claim = {"state": INTENDED, "at": now.iso(), "jobs": list(decision.jobs)}
     try:
         run = store.update(RUNS, key.item, attr("retry").set_to(claim), attr("retry").is_absent()).new
     except WriteConflict:
@@ -192,4 +196,4 @@ def wants_on_demand(store: Store, key: RunKey) -> bool:
     if key.run_attempt < 2:
         return False
     before = store.get(RUNS, replace(key, run_attempt=key.run_attempt - 1).item) or {}
-    return before.get("retry", {}).get("state") in ("intended", "requested")
+    return before.get("retry", {}).get("state") in (INTENDED, "requested")

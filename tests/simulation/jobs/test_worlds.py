@@ -100,3 +100,8 @@ def test_seed_121_a_day_that_is_full_is_told_on_the_run_that_it_held_back() -> N
     [(run_id, attempt)] = jobs.claimed - set(jobs.run_again)
     refused = jobs.run_item(jobs.github.runs[run_id], attempt)
     assert refused["retry"]["because"] == "today's cap of its repository is reached: AUTO_RETRY_DAILY=20"
+
+
+def test_seed_455_a_claim_that_another_sweep_came_upon_is_settled() -> None:
+    """RunDoneOnce: of two sweeps at once, the slower one took the other's claim for its end, and dropped the note."""
+    assert told(Run(HoldfastProgram(), busy(455, organisations=8)).outcome()) == []

@@ -4,13 +4,16 @@ import random
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from holdfast.adapters.memory import memory_store
 from holdfast.jobs import queries
+from holdfast.jobs.budget import Budget
 from holdfast.jobs.ingest import Tracker
 from holdfast.jobs.internal import InternalEvent, InternalType
+from holdfast.jobs.interrupted import retry_interrupted
 from holdfast.jobs.keys import JobKey, RunKey
 from holdfast.jobs.retry import RESUME_SECONDS, RetryPolicy, Verdict, consider, decided, wants_on_demand
 from holdfast.jobs.webhook import WebhookSecrets, admitted
@@ -240,9 +243,33 @@ def test_a_claim_of_another_process_is_left_alone_for_a_while() -> None:
     assert stage.run.attempt == 1
 
 
+def test_a_claim_that_came_while_another_sweep_looked_is_taken_up_by_the_next() -> None:
+    """The slow one finds a claim on its second look. GitHub did not answer the claimant, so it is not dealt with."""
+    stage = Stage()
+    stage.end()
+
+    def no_answer(call: PortCall, moment: Moment) -> None:
+        if call.method == "rerun_failed_jobs" and moment is Moment.BEFORE:
+            raise GitHubUnavailable("no answer")
+
+    def slow(call: PortCall, moment: Moment) -> None:
+        if call.method == "jobs_of_run" and moment is Moment.AFTER:
+            assert stage.consider(gate=Gate(no_answer)) is Verdict.NOT_YET
+
+    sweep = partial(retry_interrupted, installation=INSTALLATION, policy=RetryPolicy())
+    slowed = Gate(slow)
+    store, github = slowed.wrapped(stage.store, "store"), slowed.wrapped(stage.github, "github")
+    assert sweep(store, github, now=stage.clock.now(), budget=Budget(99)).runs == []
+    stage.clock.sleep(RESUME_SECONDS + 1)
+    assert sweep(stage.store, stage.github, now=stage.clock.now(), budget=Budget(99)).runs == [stage.key]
+    assert stage.run.attempt == 2
+
+
 @pytest.mark.parametrize(
     ("run", "verdict"),
     [
+        ({"status": "completed", "retry": {"state": "intended"}}, Verdict.NOT_YET),
+        ({"status": "completed", "retry": {"state": "refused"}}, Verdict.NO),
         ({"status": "completed", "open": {9}}, Verdict.NOT_YET),
         ({"status": "completed"}, Verdict.RETRY),
         ({"status": "in_progress"}, Verdict.NOT_YET),
