@@ -62,7 +62,7 @@ def retry_interrupted(
                 continue
             if verdict is Verdict.RETRY:
                 retried.runs.append(run)
-        over.add(run)
+            over.add(run)
         store.delete(LOGS, _note_key(job_key))  # it was run again, or never will be
     return retried
 

@@ -13,7 +13,7 @@ from holdfast.jobs import queries
 from holdfast.jobs.budget import Budget
 from holdfast.jobs.ingest import Tracker
 from holdfast.jobs.internal import InternalEvent, InternalType
-from holdfast.jobs.interrupted import retry_interrupted
+from holdfast.jobs.interrupted import RETRY_CALLS_MOST, retry_interrupted
 from holdfast.jobs.keys import JobKey, RunKey
 from holdfast.jobs.retry import RESUME_SECONDS, RetryPolicy, Verdict, consider, decided, wants_on_demand
 from holdfast.jobs.webhook import WebhookSecrets, admitted
@@ -241,6 +241,15 @@ def test_a_claim_of_another_process_is_left_alone_for_a_while() -> None:
         stage.consider(gate=Gate(die))
     assert stage.consider() is Verdict.NOT_YET
     assert stage.run.attempt == 1
+
+
+def test_a_job_that_ended_well_before_its_machine_was_gone_does_not_hide_one_that_did_not() -> None:
+    stage = Stage()
+    stage.end(("success", True), ("failure", True))
+    found = retry_interrupted(
+        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), Budget(RETRY_CALLS_MOST)
+    )
+    assert (found.runs, stage.run.attempt) == ([replace(stage.key, run_attempt=1)], 2)
 
 
 def test_a_claim_that_came_while_another_sweep_looked_is_taken_up_by_the_next() -> None:
