@@ -313,9 +313,9 @@ def test_every_command_that_shows_has_json_and_every_one_that_changes_has_dry_ru
     options = {path: {name for option in command.params for name in option.opts} for path, command in leaves(cli)}
     jobs = {f"jobs {name}" for name in ("list", "show", "events", "stuck", "stats", "explain")}
     shows = {"settings", "status", "explain", "simulate", "tables check", "tables describe"} | jobs
-    shows |= {"runs show", "deployments show", "cost", "migrate status", "migrate compare", "doctor"}
+    shows |= {"runs show", "deployments show", "cost", "migrate status", "migrate compare", "doctor", "prices show"}
     shows |= {f"completion {shell}" for shell in ("bash", "zsh", "fish")}
-    changes = {"tick", "pause", "resume", "tables create"}
+    changes = {"tick", "pause", "resume", "tables create", "prices refresh"}
     changes |= {f"migrate {name}" for name in ("backfill", "advance", "back", "cleanup")}
     assert set(options) == {"run", "serve"} | shows | changes
     assert {path for path, names in options.items() if "--json" not in names} == {"run", "serve"}

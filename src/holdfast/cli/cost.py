@@ -44,7 +44,7 @@ def cost_command(settings: Settings, *, dynamodb: bool, as_json: bool, **given: 
     print_words(summary, Style.TITLE)
     print_table(["USD", "JOBS", "", answer["by"].upper()], [_cost_row(group) for group in answer["items"]])
     print_words(
-        f"EC2's prices are of {answer['prices_as_of']}: {answer['prices_source']}; PRICES_FILE names newer ones"
+        f"EC2's prices are of {answer['prices_as_of']}: {answer['prices_source']}; newer ones: holdfast prices refresh"
     )
     echo_more(answer)
 

@@ -9,6 +9,7 @@ from holdfast.cli.cost import cost_command
 from holdfast.cli.doctor import doctor_command
 from holdfast.cli.jobs import deployments_commands, jobs_commands, runs_commands
 from holdfast.cli.migrate import migrate_commands
+from holdfast.cli.prices import prices_commands
 from holdfast.cli.run import run_command, serve_command
 from holdfast.cli.settings import settings_command
 from holdfast.cli.simulate import simulate_command
@@ -45,6 +46,7 @@ for command in (
     runs_commands,
     deployments_commands,
     cost_command,
+    prices_commands,
     doctor_command,
     settings_command,
     simulate_command,

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from holdfast.entrypoints.migrating import readable
+from holdfast.entrypoints.pricing import price_table
 from holdfast.entrypoints.tracking import Fresh, Tracking
 from holdfast.entrypoints.wiring import open_store
 from holdfast.entrypoints.world import world_clock
-from holdfast.jobs.cost import Prices, shipped_prices
 from holdfast.jobs.stuck import Patience
 from holdfast.jobs.views import Viewing
-from holdfast.kernel.errors import BadRequest, BadSetting
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
@@ -30,14 +29,8 @@ def oldest_webhook_seconds(settings: Settings) -> float | None:
 
 
 def viewing_of(settings: Settings) -> Viewing:
-    """Where GitHub is, and what machines cost: by the prices that are shipped, or by newer ones."""
-    if settings.prices_file is None:
-        return Viewing(shipped_prices(), settings.github_url)
-    try:
-        prices = Prices.from_json(settings.prices_file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, BadRequest) as error:
-        raise BadSetting(f"PRICES_FILE={settings.prices_file} cannot be used as prices: {error}") from error
-    return Viewing(prices, settings.github_url)
+    """Where GitHub is, and what machines cost."""
+    return Viewing(price_table(settings).prices, settings.github_url)
 
 
 @contextmanager

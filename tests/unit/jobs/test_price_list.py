@@ -96,6 +96,28 @@ def test_what_is_no_price_list_is_refused(text: str) -> None:
         refreshed(text, REGION)
 
 
+def test_the_file_that_aws_publishes_is_read_as_well() -> None:
+    """It keeps products and their prices apart, and has much beside machines in it."""
+    one, other = product(), product("c7g.large", "0.0771")
+    written = {
+        "publicationDate": one["publicationDate"],
+        "products": {
+            "A": one["product"],
+            "B": other["product"],
+            "C": {"attributes": {"servicecode": "AmazonEC2", "usagetype": "EBS:VolumeUsage"}},
+            "D": product("r5.large")["product"],  # without a price on demand
+        },
+        "terms": {"OnDemand": {"A": one["terms"]["OnDemand"], "B": other["terms"]["OnDemand"]}},
+    }
+    assert Prices.from_json(refreshed(json.dumps(written))) == Prices.from_json(refreshed(listed(one, other)))
+
+
+def test_without_a_region_the_lists_only_one_counts() -> None:
+    assert refreshed(listed(product())) == refreshed(listed(product()), REGION)
+    with pytest.raises(BadRequest, match="say which of eu-west-1, us-east-1"):
+        refreshed(listed(product(), product(regionCode="us-east-1")))
+
+
 def test_the_shipped_prices_say_that_they_were_not_compared_with_aws() -> None:
     assert "not with AWS itself" in shipped_prices().source
 

@@ -46,7 +46,8 @@ class JobsSettings(Declaration):
         default=None,
         example="/etc/holdfast/prices.json",
         group="Jobs",
-        help_text="EC2's prices, instead of those in holdfast/jobs/prices.json, and in the same form.",
+        help_text="EC2's prices, in the form of holdfast/jobs/prices.json. If not set, those that 'holdfast prices "
+        "refresh' wrote into the data directory, else those that are shipped.",
     )
     dynamodb_write_usd: float = _unit_price(0.625, "write units of DynamoDB on demand")
     dynamodb_read_usd: float = _unit_price(0.125, "read units of DynamoDB on demand")
