@@ -21,6 +21,7 @@ from holdfast.ports.store.tables import TABLES
 from tests.clocks import StillClock
 from tests.payloads import JOB_ID, RUN_ID
 from tests.unit.job_world import NOW, JobWorld, in_the_afternoon
+from tests.unit.jobs.test_price_list import listed, product
 from tests.unit.test_cli_terminal import on_terminal
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "terminal.md"
@@ -43,6 +44,8 @@ ARGUMENTS: Final = {
     "runs show": str(RUN_ID),
     "deployments show": str(DEPLOYMENT),
     "cost": "",
+    "prices show": "",
+    "prices refresh": "list.json --dry-run",
     "doctor": "",
     "settings": "",
     "simulate": "--scenario list",
@@ -74,6 +77,7 @@ def filled(directory: Path) -> Path:
         world.run()
         world.job(JOB_ID, "queued", "in_progress", "completed", conclusion="failure")
         world.job(2, "queued", "waiting", after=60, deployment=DEPLOYMENT)
+    (directory / "list.json").write_text(listed(product()))
     return directory
 
 
