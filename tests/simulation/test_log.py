@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.cluster.glance import glance_words
 from holdfast.cluster.lease import LeaseHeld
 from holdfast.cluster.log import Entry, entries
 from holdfast.cluster.observe import NoLook
@@ -11,7 +12,7 @@ from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.machines import MachineError, Market
 from holdfast.ports.store import Key, set_all
-from holdfast.ports.store.tables import STATE
+from holdfast.ports.store.tables import LOGS, STATE
 from holdfast.simulator.gate import Gate, Moment, PortCall
 from holdfast.simulator.k3s import Workload
 from tests.simulation.conftest import StageMaker
@@ -106,3 +107,117 @@ def test_launches_and_refusals_are_told(stage_of: StageMaker) -> None:
     told = logged(stage)[-1].told
     assert told[0].startswith("no t3.medium in eu-west-1c, spot: InsufficientInstanceCapacity")
     assert told[-1] == f"launched {stage.alive[-1].id}: t3a.medium in eu-west-1c, spot"
+
+
+def test_what_is_logged_as_seen_is_what_the_rules_saw(stage_of: StageMaker) -> None:
+    """The tick that begins an action saw none; the action is in its steps, and in what the next tick saw."""
+    stage = stage_of(start=START)
+    stage.world.k3s.run(Workload("web", 25))
+    stage.tick_until(lambda: stage.state.up is not None)
+    began, action = logged(stage)[-1], stage.state.up
+    assert action is not None
+    assert began.steps[0]["kind"] == "begin_scale_up"
+    assert began.seen is not None
+    assert (began.seen["action"], began.seen["phase"], began.seen["expected"]) == (None, None, 2)
+    assert {"name": "no_action_under_way", "verdict": "yes", "value": "none", "limit": "none"} in began.rules
+    stage.tick()
+    seen = logged(stage)[-1].seen
+    assert seen is not None
+    assert (seen["action"], seen["phase"]) == (action.action, "VERIFYING")
+    assert seen["fence"] > began.seen["fence"]
+
+
+def test_a_tick_that_had_to_look_again_logs_the_look_by_which_it_acted() -> None:
+    """Another process begins a scale-up between its look and its lease: it saw none, looks again, and carries it on."""
+    stage = Stage(start=START)
+    stage.world.k3s.run(Workload("web", 25))
+    stage.tick()
+    inner: list[str] = []
+
+    def hook(call: PortCall, moment: Moment) -> None:
+        if (call.port, call.method, moment) == ("signals", "pending_pods", Moment.AFTER) and not inner:
+            inner.append("looked")
+            assert stage.tick(seconds=0) is not None
+
+    stage.clock.sleep(300)
+    assert stage.state.up is None
+    assert tick(stage.cluster(Gate(hook)), "outer").stopped is None
+    outer = next(entry for entry in logged(stage) if entry.key.endswith("outer"))
+    assert outer.seen is not None
+    assert stage.state.up is not None
+    assert outer.seen["action"] == stage.state.up.action
+    assert [rule["verdict"] for rule in outer.rules if rule["name"] == "no_action_under_way"] == ["no", "no"]
+
+
+def test_what_was_seen_is_numbers_and_what_was_not_says_why(stage_of: StageMaker) -> None:
+    stage = stage_of(start=START)
+    stage.world.k3s.run(Workload("web", 25))
+    stage.world.prometheus.is_away = True
+    stage.tick()
+    seen = logged(stage)[-1].seen
+    assert seen is not None
+    assert (seen["workers"], seen["nodes"], seen["cpu"]) == (2, 2, None)
+    assert seen["unknown"].keys() == {"cpu"}
+    assert seen["pending"]["pods"] == 5
+    stage.world.prometheus.is_away = False
+    stage.tick()
+    seen = logged(stage)[-1].seen
+    assert seen is not None
+    assert isinstance(seen["cpu"], float)
+    assert seen["unknown"] == {}
+
+
+OLD_SEEN = {
+    "workers": "3",
+    "expected": "4",
+    "cpu": "0.71",
+    "pending": "12 pods, the oldest for 95 s",
+    "nodes": "3",
+    "action": "7#a",
+    "phase": "VERIFYING",
+    "notices": "1",
+    "paused": "yes",
+    "fence": "41",
+}
+
+
+def test_a_record_of_an_older_version_is_read_in_the_new_shape(stage_of: StageMaker) -> None:
+    """It had words where numbers are now."""
+    stage = stage_of(start=START)
+    now = stage.clock.now()
+    blind = {
+        **OLD_SEEN,
+        "cpu": "unknown: no data",
+        "pending": "unknown: x",
+        "nodes": "unknown: refused; Prometheus sees 3 Ready, 2 of them our workers",
+        "action": "none",
+        "phase": "none",
+        "paused": "no",
+    }
+    for number, seen in enumerate((OLD_SEEN, blind)):
+        at = now.plus(number)
+        key = {"pk": f"cluster#{at.date()}", "sk": f"{at.epoch_ms:013d}#tick#old"}
+        old = {"at": at.iso(), "seen": seen, "rules": [], "steps": [], "ttl": at.plus(86_400).epoch_seconds}
+        stage.store.put(LOGS, {**key, **old})
+    stage.clock.sleep(10)
+    first, second = logged(stage)
+    assert first.seen == {
+        "workers": 3,
+        "expected": 4,
+        "cpu": 0.71,
+        "pending": {"pods": 12, "oldest_seconds": 95},
+        "nodes": 3,
+        "ready_elsewhere": None,
+        "unknown": {},
+        "action": "7#a",
+        "phase": "VERIFYING",
+        "notices": 1,
+        "paused": True,
+        "fence": 41,
+    }
+    assert second.seen is not None
+    assert glance_words(first.seen) == OLD_SEEN
+    assert glance_words(second.seen) == blind
+    assert [second.seen[name] for name in ("cpu", "pending", "nodes", "action", "paused")] == [None] * 4 + [False]
+    assert second.seen["unknown"] == {"cpu": "no data", "pending": "x", "nodes": "refused"}
+    assert second.seen["ready_elsewhere"] == {"nodes": 3, "workers": 2}

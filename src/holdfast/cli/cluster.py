@@ -13,6 +13,7 @@ from holdfast.cli.colours import Style
 from holdfast.cli.options import as_json, dry_run, with_settings
 from holdfast.cli.output import print_json, print_table, print_words
 from holdfast.cli.tick_words import RULE_COLUMNS, rule_row, tick_row
+from holdfast.cluster.glance import glance_words
 from holdfast.cluster.steps import step_words
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
@@ -59,7 +60,7 @@ def tick_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
         print_json(ticked)
         return
-    print_words(", ".join(f"{name} {value}" for name, value in ticked["seen"].items()))
+    print_words(", ".join(f"{name} {value}" for name, value in glance_words(ticked["seen"]).items()))
     print_table(RULE_COLUMNS, [rule_row(rule) for rule in ticked["rules"]])
     for step in ticked["steps"]:
         print_words(f"{'would do' if dry_run else 'done'}: {step_words(step)}", Style.BUSY)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from holdfast.cli.colours import Style, of_verdict
 from holdfast.cli.layout import Cell
+from holdfast.cluster.glance import glance_words
 from holdfast.cluster.steps import step_words
 
 RULE_COLUMNS: Final = ("RULE", "HOLDS", "SEEN", "LIMIT")
@@ -18,7 +19,7 @@ def rule_row(rule: Data) -> list[object]:
 
 
 def tick_row(tick: Data) -> list[object]:
-    seen = tick["seen"]
+    seen = glance_words(tick["seen"]) if tick["seen"] else {}
     readings = [_reading(seen.get(name, "")) for name in ("workers", "cpu", "pending")]
     return [to_seconds(tick["at"]), *readings, Cell(what_was_done(tick), style_of(tick))]
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from holdfast.cluster import glance
+from holdfast.cluster.glance import Glance, glance_of
 from holdfast.cluster.plan import Ticked
-from holdfast.cluster.seen import Seen
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
-from holdfast.ports.readings import Reading, Unknown
 from holdfast.ports.store import Item, Key, Query, SortRange, Store, attr, every_item, set_all
 from holdfast.ports.store.tables import LOGS
 from holdfast.ports.store.values import ITEM_BYTES_MOST, is_larger
@@ -34,7 +34,7 @@ class Entry:
     at: Instant
     key: str  # its place in the log
     kind: str
-    seen: dict[str, str]
+    seen: Glance | None  # as the rules saw it, before anything was done; None, if it could not look
     rules: list[dict[str, Any]]
     steps: list[dict[str, Any]]
     stopped: str | None
@@ -54,42 +54,13 @@ class Entry:
         }
 
 
-def seen_shown(seen: Seen) -> dict[str, str]:
-    """What was seen, in a few words each."""
-    state = seen.state
-    action = state.up.action if state.up else state.down.action if state.down else "none"
-    phase = state.up.phase if state.up else state.down.phase if state.down else "none"
-    return {
-        "workers": str(len(seen.staying)),
-        "expected": str(seen.expected),
-        "cpu": _reading(seen.cpu, lambda value: f"{value:.2f}"),
-        "pending": _reading(
-            seen.pending, lambda value: f"{value.count} pods, the oldest for {value.oldest_seconds:.0f} s"
-        ),
-        "nodes": _reading(seen.kube, lambda view: str(len(view.nodes))) + _ready_elsewhere(seen),
-        "action": str(action),
-        "phase": str(phase),
-        "notices": str(len(seen.notices)),
-        "paused": "yes" if seen.is_paused else "no",
-        "fence": str(state.fence),
-    }
-
-
-def _ready_elsewhere(seen: Seen) -> str:
-    reading = seen.ready_elsewhere
-    if reading is None or isinstance(reading, Unknown):
-        return ""
-    ours = {worker.machine.private_ip for worker in seen.workers} & reading.value
-    return f"; Prometheus sees {len(reading.value)} Ready, {len(ours)} of them our workers"
-
-
 def log_item(cluster: ClusterId, ticked: Ticked, owner: str) -> Item:
-    now = ticked.seen.now
+    now = ticked.looked.now
     item: Item = {
         "pk": f"{cluster}#{now.date()}",
         "sk": f"{now.epoch_ms:013d}#tick#{owner}",
         "at": now.iso(),
-        "seen": seen_shown(ticked.seen),
+        "seen": glance.stored(glance_of(ticked.looked)),
         "rules": [rule.shown() for rule in ticked.plan.rules],
         "steps": [step.shown() for step in ticked.done],
         "ttl": now.plus(KEPT_DAYS * 86_400).epoch_seconds,
@@ -150,14 +121,10 @@ def _entry(item: Item) -> Entry:
         at=Instant.from_iso(item["at"]),
         key=str(item["sk"]),
         kind=str(item["sk"]).split("#")[1],
-        seen=item.get("seen", {}),
+        seen=glance.read(item.get("seen")),
         rules=item.get("rules", []),
         steps=item.get("steps", []),
         stopped=item.get("stopped"),
         told=item.get("told", []),
         ticks=item.get("ticks", 1),
     )
-
-
-def _reading(reading: Reading[Any], words: Any) -> str:
-    return str(reading) if isinstance(reading, Unknown) else str(words(reading.value))

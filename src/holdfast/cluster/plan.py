@@ -33,8 +33,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What one tick saw, decided and did. `stopped` says why it did not go on, if it did not."""
+    """What one tick saw, decided and did. `stopped` says why it did not go on, if it did not.
 
+    `looked` is what the plan follows from; `seen` is the same with what the tick did since.
+    """
+
+    looked: Seen
     seen: Seen
     plan: Plan
     done: tuple[Step, ...] = ()

@@ -104,12 +104,12 @@ def _best_effort() -> Iterator[None]:
 
 
 def _tick(cluster: Cluster, owner: str, deadline: Deadline | None) -> _Ended:
-    seen, plan = cluster.look()
-    urgent = _act_urgently(cluster, seen, plan)
+    looked, plan = cluster.look()
+    urgent = _act_urgently(cluster, looked, plan)
     seen, done, told = urgent.seen, urgent.done, urgent.told
     if (decide(seen, cluster.policy, cluster.hands.choices) if done else plan).is_quiet(seen):
         alarms = (*urgent.alarms, *lasting_actions(seen, cluster.policy))
-        return _Ended(Ticked(seen, plan, tuple(done), urgent.problem, tuple(told), alarms), urgent.error)
+        return _Ended(Ticked(looked, seen, plan, tuple(done), urgent.problem, tuple(told), alarms), urgent.error)
     ledger = Ledger(cluster.hands.store, seen.cluster)
     try:
         lease, state = _acquire(cluster, ledger, owner, deadline)
@@ -117,14 +117,16 @@ def _tick(cluster: Cluster, owner: str, deadline: Deadline | None) -> _Ended:
         if not done and isinstance(error, LeaseHeld):
             raise
         # What was urgent was done, and is told; so is what was seen.
-        return _Ended(Ticked(seen, plan, tuple(done), str(error), tuple(told), tuple(urgent.alarms)), error)
+        return _Ended(Ticked(looked, seen, plan, tuple(done), str(error), tuple(told), tuple(urgent.alarms)), error)
     action = action_name(seen.now, lease.fence, owner)
     actor = Actor(cluster.hands, ledger, lease, replace(seen, state=state), action)
     stopped, stopped_by, is_lasting = urgent.problem, urgent.error, False
     try:
         if state.has_moved_since(seen.state):
             # What is judged by the state must have been seen after it was read: a look of before may mislead.
-            actor.look_anew(observe(cluster.senses, cluster.hands.clock.now()))
+            looked = observe(cluster.senses, cluster.hands.clock.now())
+            plan = decide(looked, cluster.policy, cluster.hands.choices)
+            actor.look_anew(looked)
         _act(cluster, actor, done)
     except Exception as error:
         stopped, stopped_by, is_lasting = str(foreseen(error)), error, not isinstance(error, Retryable)
@@ -132,7 +134,7 @@ def _tick(cluster: Cluster, owner: str, deadline: Deadline | None) -> _Ended:
     if isinstance(stopped_by, HoldfastError | None) and not isinstance(stopped_by, LeaseLost):
         stopped = _release(cluster, ledger, actor) or stopped
     alarms = (*urgent.alarms, *actor.alarms, *lasting_actions(actor.seen, cluster.policy))
-    ticked = Ticked(actor.seen, plan, tuple(done), stopped, (*told, *actor.told), alarms)
+    ticked = Ticked(looked, actor.seen, plan, tuple(done), stopped, (*told, *actor.told), alarms)
     return _Ended(ticked, stopped_by, is_lasting)
 
 

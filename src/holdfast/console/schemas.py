@@ -27,7 +27,26 @@ _RULE: Final = record(
     {"name": TEXT, "verdict": {"enum": ["yes", "no", "unknown"]}, "value": TEXT, "limit": TEXT},
 )
 _STEP: Final = record({"kind": {"type": "string", "pattern": "^[a-z_]+$"}, "because": TEXT})
-_SEEN: Final = {"type": "object", "additionalProperties": TEXT}
+_SEEN: Final = record(
+    {
+        "workers": COUNT,
+        "expected": COUNT,
+        "cpu": maybe({"type": "number", "minimum": 0}),
+        "pending": maybe(record({"pods": COUNT, "oldest_seconds": COUNT})),
+        "nodes": maybe(COUNT),
+        "ready_elsewhere": maybe(record({"nodes": COUNT, "workers": COUNT})),
+        "unknown": {
+            "type": "object",
+            "propertyNames": {"enum": ["cpu", "pending", "nodes"]},
+            "additionalProperties": TEXT,
+        },
+        "action": maybe(TEXT),
+        "phase": maybe(TEXT),
+        "notices": COUNT,
+        "paused": {"type": "boolean"},
+        "fence": COUNT,
+    }
+)
 
 LOOK: Final = record({"seen": _SEEN, "rules": list_of(_RULE), "steps": list_of(_STEP)})
 TICK: Final = record({"seen": _SEEN, "rules": list_of(_RULE), "steps": list_of(_STEP), "stopped": maybe(TEXT)})
@@ -35,7 +54,7 @@ DECISION: Final = record(
     {
         "at": TIME,
         "kind": TEXT,
-        "seen": _SEEN,
+        "seen": maybe(_SEEN),
         "rules": list_of(_RULE),
         "steps": list_of(_STEP),
         "stopped": maybe(TEXT),

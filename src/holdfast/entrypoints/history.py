@@ -106,18 +106,18 @@ def acting_ticks(store: Store, cluster: ClusterId, moments: Iterable[Moment], un
 
 
 def moment_of(entry: Entry) -> Moment:
-    seen = entry.seen
+    seen = entry.seen or {}
     return Moment(
         at=entry.at,
         kind=entry.kind,
-        workers=_whole(seen.get("workers")),
-        pending=_whole(seen.get("pending", "").partition(" ")[0]),
-        cpu=_number(seen.get("cpu")),
+        workers=seen.get("workers"),
+        pending=(seen.get("pending") or {}).get("pods"),
+        cpu=seen.get("cpu"),
         steps=tuple((str(step.get("kind", "")), _reason(step)) for step in entry.steps),
         told=tuple(entry.told),
         stopped=entry.stopped,
         key=entry.key,
-        direction=_DIRECTIONS.get(seen.get("phase", "")),
+        direction=_DIRECTIONS.get(seen.get("phase") or ""),
     )
 
 
@@ -166,15 +166,3 @@ def marks(moments: Iterable[Moment]) -> list[dict[str, Any]]:
         for kind, because in moment.steps
         if kind in _MARKS
     ]
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else None
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if 0 <= value <= 1000 else None

@@ -5,7 +5,7 @@ import socket
 from contextlib import closing
 from typing import Any
 
-from holdfast.cluster.log import seen_shown
+from holdfast.cluster.glance import glance_of
 from holdfast.cluster.tick import tick
 from holdfast.entrypoints.reports import Reports
 from holdfast.entrypoints.wiring import open_store
@@ -19,7 +19,7 @@ def look_once(settings: Settings) -> dict[str, Any]:
     """What a tick would see and do; touches nothing."""
     with open_world(settings, writable=False) as world, closing(_looked_at(settings, world)) as store:
         seen, plan = world.cluster(settings, store).look()
-        return {"seen": seen_shown(seen), **plan.shown()}
+        return {"seen": glance_of(seen), **plan.shown()}
 
 
 def tick_once(settings: Settings) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def tick_once(settings: Settings) -> dict[str, Any]:
         reports.ticked(ticked)
         steps = [step.shown() for step in ticked.done]
         rules = [rule.shown() for rule in ticked.plan.rules]
-        return {"seen": seen_shown(ticked.seen), "rules": rules, "steps": steps, "stopped": ticked.stopped}
+        return {"seen": glance_of(ticked.looked), "rules": rules, "steps": steps, "stopped": ticked.stopped}
 
 
 def _looked_at(settings: Settings, world: OpenWorld) -> Store:

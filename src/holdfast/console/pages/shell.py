@@ -9,6 +9,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from holdfast.cluster.glance import glance_words
 from holdfast.console.access import Role, Visitor
 from holdfast.console.answers import NOT_STORED
 from holdfast.console.status import age
@@ -96,6 +97,7 @@ def environment() -> Environment:
         "share": share,
         "ago": ago,
         "words": words,
+        "seen_words": glance_words,
     }
     return templates
 
