@@ -275,7 +275,7 @@ def test_after_hours_of_failures_the_last_tick_and_the_newest_failure_are_still_
     last = stage.clock.now()
     for _ in range(200):
         stage.tick(gate=before("tagged", raising(MachineError("RequestLimitExceeded", "slow down"))))
-    overview = cluster_overview(stage.store, stage.name, stage.clock.now())
+    overview = cluster_overview(stage.store, stage.name, stage.policy, stage.clock.now())
     assert overview["lastTick"]["at"] == last.iso()
     assert (overview["lastFailure"]["what"], overview["lastFailure"]["at"]) == ("NoLook", stage.clock.now().iso())
     assert "RequestLimitExceeded: slow down" in overview["lastFailure"]["why"]

@@ -140,7 +140,7 @@ def test_a_tick_that_had_to_look_again_logs_the_look_by_which_it_acted() -> None
             assert stage.tick(seconds=0) is not None
 
     stage.clock.sleep(300)
-    assert stage.state.up is None
+    assert not stage.state.is_acting
     assert tick(stage.cluster(Gate(hook)), "outer").stopped is None
     outer = next(entry for entry in logged(stage) if entry.key.endswith("outer"))
     assert outer.seen is not None

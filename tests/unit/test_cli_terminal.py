@@ -361,11 +361,18 @@ def test_a_screen_is_never_fuller_than_the_terminal(
 
 def overview(**changed: Any) -> dict[str, Any]:
     rule = {"name": "cpu_high", "verdict": "no", "value": "0.31", "limit": ">= 0.70"}
-    last: dict[str, Any] = {"at": "2026-01-15T10:00:00.123Z", "rules": [rule], "steps": [], "stopped": None, "seen": {}}
+    last: dict[str, Any] = {
+        "at": "2026-01-15T10:00:00.123Z",
+        "rules": [rule],
+        "steps": [],
+        "stopped": None,
+        "seen": None,
+    }
     return {
         "cluster": "c",
         "workers": 3,
         "action": None,
+        "notices": [],
         "lastScaleAt": None,
         "upFailures": 0,
         "upBackoffUntil": None,

@@ -76,7 +76,7 @@ def test_the_cluster_has_its_shape_in_every_phase() -> None:
             stage.world.k3s.run(Workload("web", 8))
         stage.tick()
         now = stage.clock.now()
-        overview = cluster_overview(stage.store, CLUSTER, now)
+        overview = cluster_overview(stage.store, CLUSTER, stage.policy, now)
         check("cluster", overview)
         kinds.add((overview["action"] or {}).get("kind"))
     assert kinds == {None, "scale-up", "scale-down"}

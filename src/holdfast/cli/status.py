@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,15 @@ from holdfast.cli.colours import Style
 from holdfast.cli.layout import Paint, plain, table_lines
 from holdfast.cli.options import as_json, with_settings
 from holdfast.cli.output import print_json, safe_row, stdout_paint, terminal_width, words_lines
-from holdfast.cli.tick_words import RULE_COLUMNS, rule_row, style_of, to_seconds, what_was_done
+from holdfast.cli.tick_words import (
+    NOTICE_COLUMNS,
+    RULE_COLUMNS,
+    notice_row,
+    rule_row,
+    style_of,
+    to_seconds,
+    what_was_done,
+)
 
 if TYPE_CHECKING:
     from holdfast.kernel.settings import Settings
@@ -55,12 +63,14 @@ def _look(settings: Settings) -> dict[str, Any]:
     from contextlib import closing
 
     from holdfast.entrypoints.overview import cluster_overview
+    from holdfast.entrypoints.policies import policy_of
     from holdfast.entrypoints.wiring import open_store
     from holdfast.entrypoints.world import world_clock
     from holdfast.kernel.ids import ClusterId
 
     with closing(open_store(settings, writable=False)) as store:
-        return cluster_overview(store, ClusterId(settings.cluster_id), world_clock(settings).now())
+        name = ClusterId(settings.cluster_id)
+        return cluster_overview(store, name, policy_of(settings), world_clock(settings).now())
 
 
 def _watch(settings: Settings, interval_seconds: float, *, as_json: bool) -> None:
@@ -84,10 +94,14 @@ def status_lines(overview: Data, width: int | None, paint: Paint = plain) -> Ite
     for text, style in _facts(overview):
         yield from words_lines(text, width, style, paint, indent=2)
     last = overview["lastTick"]
-    if last is not None and last["rules"]:
+    yield from _table(NOTICE_COLUMNS, [notice_row(notice) for notice in overview["notices"]], width, paint)
+    yield from _table(RULE_COLUMNS, [rule_row(rule) for rule in last["rules"]] if last else [], width, paint)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, paint: Paint) -> Iterator[str]:
+    if rows:
         yield ""
-        rows = [safe_row(rule_row(rule)) for rule in last["rules"]]
-        for line in table_lines(RULE_COLUMNS, rows, None if width is None else width - 2, paint):
+        for line in table_lines(columns, list(map(safe_row, rows)), None if width is None else width - 2, paint):
             yield f"  {line}"
 
 
@@ -121,6 +135,7 @@ def substance(overview: Data) -> object:
     return (
         overview["workers"],
         None if action is None else {name: value for name, value in action.items() if name != "seconds"},
+        overview["notices"],
         overview["lastScaleAt"],
         overview["upFailures"],
         overview["paused"],

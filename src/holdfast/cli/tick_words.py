@@ -6,9 +6,11 @@ from typing import Any, Final
 from holdfast.cli.colours import Style, of_verdict
 from holdfast.cli.layout import Cell
 from holdfast.cluster.glance import glance_words
+from holdfast.cluster.notices import replacement_words
 from holdfast.cluster.steps import step_words
 
 RULE_COLUMNS: Final = ("RULE", "HOLDS", "SEEN", "LIMIT")
+NOTICE_COLUMNS: Final = ("LEAVES", "KIND", "PHASE", "SINCE", "UNTIL", "REPLACEMENT")
 _OBSTACLES: Final = ("not_paused", "somewhere_to_launch", "a_worker_may_leave")
 
 Data = Mapping[str, Any]
@@ -16,6 +18,13 @@ Data = Mapping[str, Any]
 
 def rule_row(rule: Data) -> list[object]:
     return [rule["name"], Cell(rule["verdict"], of_verdict(rule["verdict"])), rule["value"], rule["limit"]]
+
+
+def notice_row(notice: Data) -> list[object]:
+    """A machine that is to leave; until when, where that is known, and what takes its place."""
+    since, until = to_seconds(notice["since"]), to_seconds(notice["deadline"] or "-")
+    phase = Cell(notice["phase"], Style.BUSY)
+    return [notice["instance"], notice["kind"], phase, since, until, replacement_words(notice)]
 
 
 def tick_row(tick: Data) -> list[object]:

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.cluster.memory import believable, memory_keys, read_memory
+from holdfast.cluster.notices import read_notices
 from holdfast.cluster.seen import KubeView, Seen
-from holdfast.cluster.spot import Notice, read_notice
-from holdfast.cluster.spot_act import notice_key
 from holdfast.cluster.state import ClusterState, read_state
 from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on
 from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable
-from holdfast.kernel.ids import ClusterId, InstanceId
+from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Kube
 from holdfast.ports.machines import Machine, MachineError, Machines
@@ -61,7 +60,7 @@ def observe(senses: Senses, now: Instant) -> Seen:
         cpu=senses.signals.cpu(),
         pending=_pending(senses.signals, kube, now),
         subnets=subnets,
-        notices=_notices(senses, remembered.noticed),
+        notices=read_notices(senses.store, remembered.noticed),
         failures=believable(remembered.failures, now),
         undrainable=believable(remembered.undrainable, now),
         is_paused=remembered.is_paused,
@@ -74,13 +73,6 @@ def _machines(senses: Senses, state: ClusterState) -> tuple[Machine, ...]:
     tagged = senses.machines.tagged(senses.tags)
     missing = sorted(state.named - {machine.id for machine in tagged})
     return (*tagged, *(senses.machines.found(missing) if missing else ()))
-
-
-def _notices(senses: Senses, noticed: frozenset[InstanceId]) -> dict[InstanceId, Notice]:
-    instances = sorted(noticed)
-    items = senses.store.batch_get(STATE, [notice_key(instance) for instance in instances], consistent=True)
-    # An id whose notice is not there yet is being noted just now, by another process.
-    return {instance: read_notice(item) for instance, item in zip(instances, items, strict=True) if item}
 
 
 def _kube(kube: Kube, now: Instant) -> Reading[KubeView]:

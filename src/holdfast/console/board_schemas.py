@@ -136,6 +136,7 @@ def board_schemas(cluster: Schema, decision: Schema, job: Schema, group: Schema)
         "pending": maybe(COUNT),
         "cpu": maybe(_NUMBER),
         "action": state["action"],
+        "notices": state["notices"],
         "paused": state["paused"],
         "last_scale_at": state["lastScaleAt"],
         "pending_since": state["pendingSince"],

@@ -72,11 +72,39 @@ _ACTION: Final = record(
     committed=list_of(TEXT),
     completed=list_of(TEXT),
 )
+_NOTICE: Final = record(
+    {
+        "instance": TEXT,
+        "kind": {"enum": ["interruption", "rebalance", "not-ready"]},
+        "phase": {"enum": ["NOTICED", "CORDONED", "DRAINED", "EXPIRED", "OPENING"]},
+        "since": TIME,
+        "deadline": maybe(TIME),
+        "replacement": record(
+            {
+                "state": {"enum": ["OPEN", "PLANNED", "LAUNCHED", "GIVING_UP", "ACCEPTED", "GIVEN_UP"]},
+                "slot": maybe(
+                    record(
+                        {
+                            "instance": maybe(TEXT),
+                            "type": TEXT,
+                            "market": {"enum": ["spot", "on-demand"]},
+                            "zone": TEXT,
+                            "subnet": TEXT,
+                            "attempt": COUNT,
+                        }
+                    )
+                ),
+                "deadline": maybe(TIME),
+            }
+        ),
+    }
+)
 CLUSTER: Final = record(
     {
         "cluster": TEXT,
         "workers": COUNT,
         "action": maybe(_ACTION),
+        "notices": list_of(_NOTICE),
         "lastScaleAt": maybe(TIME),
         "pendingSince": maybe(TIME),
         "idleSince": maybe(TIME),

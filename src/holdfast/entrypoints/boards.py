@@ -19,6 +19,7 @@ from holdfast.entrypoints.history import (
 )
 from holdfast.entrypoints.last_look import LastLook, hourly_cost, nodes_shown
 from holdfast.entrypoints.overview import cluster_overview
+from holdfast.entrypoints.policies import policy_of
 from holdfast.entrypoints.tracking import Tracking
 from holdfast.fleet.options import PoolFailure
 from holdfast.jobs import queries
@@ -128,7 +129,7 @@ class Boards:
     # Parts
 
     def _cluster(self, now: Instant, moments: list[Moment]) -> Data:
-        state = cluster_overview(self.store, self._name, now)
+        state = cluster_overview(self.store, self._name, policy_of(self.settings), now)
         items = self.store.batch_get(STATE, memory_keys(self._name))
         memory = read_memory(items)
         seen = self.look.seen
@@ -143,6 +144,7 @@ class Boards:
             "pending": None if last is None else last.pending,
             "cpu": None if last is None else last.cpu,
             "action": state["action"],
+            "notices": state["notices"],
             "paused": state["paused"],
             "last_scale_at": state["lastScaleAt"],
             "pending_since": state["pendingSince"],

@@ -4,22 +4,28 @@ import re
 from itertools import islice
 from typing import Any, Final
 
+from holdfast.cluster.attributes import Reader
 from holdfast.cluster.failure import newest_failure
 from holdfast.cluster.ledger import Ledger
 from holdfast.cluster.log import entries, last_tick
+from holdfast.cluster.memory import spots_key
+from holdfast.cluster.notices import notice_shown, read_notices
 from holdfast.cluster.pause import read_pause
+from holdfast.cluster.policy import Policy
+from holdfast.cluster.spot import SpotPhase
 from holdfast.cluster.state import ClusterState
 from holdfast.kernel.errors import BadRequest
-from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
 from holdfast.ports.store import Store
+from holdfast.ports.store.tables import STATE
 
 PAGE_MOST: Final = 200
 
 
-def cluster_overview(store: Store, cluster: ClusterId, now: Instant) -> dict[str, Any]:
-    """The state, in words and numbers, the last tick's rules, and the newest failure."""
+def cluster_overview(store: Store, cluster: ClusterId, policy: Policy, now: Instant) -> dict[str, Any]:
+    """The state, in words and numbers, what spot takes, the last tick's rules, and the newest failure."""
     state = Ledger(store, cluster).read()
     pause = read_pause(store, cluster)
     last = last_tick(store, cluster, now)
@@ -28,6 +34,7 @@ def cluster_overview(store: Store, cluster: ClusterId, now: Instant) -> dict[str
         "cluster": cluster,
         "workers": state.timers.workers,
         "action": action_shown(state, now),
+        "notices": _notices_shown(store, cluster, policy),
         "lastScaleAt": _time(state.last_scale),
         "pendingSince": _time(state.timers.pending_since),
         "idleSince": _time(state.timers.idle_since),
@@ -38,6 +45,14 @@ def cluster_overview(store: Store, cluster: ClusterId, now: Instant) -> dict[str
         "lastTick": None if last is None else last.shown(),
         "lastFailure": None if failure is None else failure.shown(),
     }
+
+
+def _notices_shown(store: Store, cluster: ClusterId, policy: Policy) -> list[dict[str, Any]]:
+    """What EC2 announced to take, and nodes that are replaced; the oldest first."""
+    noticed = Reader(store.get(STATE, spots_key(cluster)) or {}, "spots: ").text_set("open")
+    found = read_notices(store, map(InstanceId, noticed)).values()
+    under_way = [notice for notice in found if notice.phase is not SpotPhase.CLOSED]
+    return [notice_shown(notice, policy) for notice in sorted(under_way, key=lambda one: (one.noticed, one.instance))]
 
 
 def action_shown(state: ClusterState, now: Instant) -> dict[str, Any] | None:

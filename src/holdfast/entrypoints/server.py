@@ -22,6 +22,7 @@ from holdfast.entrypoints.job_wiring import oldest_webhook_seconds, patience_of,
 from holdfast.entrypoints.last_look import LastLook
 from holdfast.entrypoints.migrating import open_migration
 from holdfast.entrypoints.overview import cluster_overview, decisions
+from holdfast.entrypoints.policies import policy_of
 from holdfast.entrypoints.presence import Daemon, announced, new_token
 from holdfast.entrypoints.reports import Meters, Reports
 from holdfast.entrypoints.switches import Switches
@@ -204,14 +205,14 @@ def _taking(known: WebhookSecrets, tracker: Receiver, metrics: Metrics) -> Take:
 
 def _cluster_api(settings: Settings, world: OpenWorld, store: Store, events: Events, token: str) -> ClusterApi:
     name = ClusterId(settings.cluster_id)
-    switches = Switches(store, world.clock, settings)
+    switches, policy = Switches(store, world.clock, settings), policy_of(settings)
 
     def page(since: Instant | None, until: Instant | None, cursor: str | None) -> dict[str, Any]:
         now = world.clock.now()
         return decisions(store, name, since or now.plus(-3600), min(until or now, now), cursor)
 
     return ClusterApi(
-        overview=lambda: cluster_overview(store, name, world.clock.now()),
+        overview=lambda: cluster_overview(store, name, policy, world.clock.now()),
         decisions=page,
         pause=switches.pause,
         resume=switches.resume,
