@@ -51,7 +51,7 @@ def test_a_name_that_is_not_this_machines_is_refused(host: str, path: str) -> No
 
 def test_health_checks_and_static_files_are_for_everybody() -> None:
     world = ConsoleWorld(access=CLOSED)
-    for path in ("/healthz", "/readyz", "/static/holdfast.css"):
+    for path in ("/healthz", "/readyz", "/readyz/store", "/static/holdfast.css"):
         assert world.get(path, {"host": "evil.example"}).status == 200
 
 

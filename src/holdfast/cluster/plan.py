@@ -45,3 +45,4 @@ class Ticked:
     stopped: str | None = None
     told: tuple[str, ...] = ()  # what became of the steps: machines launched or refused, pods that stay, and why
     alarms: tuple[Notice, ...] = ()  # what a person is to be told at once
+    has_failed: bool = False  # an error stopped it; not that another process acts

@@ -85,7 +85,7 @@ def tick(cluster: Cluster, owner: str, deadline: Deadline | None = None) -> Tick
     _remember(cluster, failure or failure_in(ended.ticked))
     if ended.error is not None and ended.is_lasting:
         raise ended.error
-    return ended.ticked
+    return replace(ended.ticked, has_failed=failure is not None)
 
 
 def _remember(cluster: Cluster, failure: Failure | None) -> None:

@@ -35,7 +35,7 @@ COOKIE: Final = "holdfast"
 SESSION_SECONDS: Final = 12 * 3600
 LOGIN_PATH: Final = "/login"
 LOGOUT_PATH: Final = "/logout"
-_UNGUARDED: Final = frozenset({"/webhooks/github", "/events/aws", "/healthz", "/readyz", LOGIN_PATH})
+_UNGUARDED: Final = frozenset({"/webhooks/github", "/events/aws", "/healthz", "/readyz", "/readyz/store", LOGIN_PATH})
 _READS: Final = frozenset({"GET", "HEAD"})
 _OURS: Final = frozenset({"same-origin", "none"})
 

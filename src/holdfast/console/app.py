@@ -25,7 +25,7 @@ from holdfast.console.openapi import openapi
 from holdfast.console.pages.console import Console
 from holdfast.console.pages.shell import Shell
 from holdfast.console.questions import Question
-from holdfast.console.status import Status, TablesSeen, TableStatus
+from holdfast.console.status import Status, TablesSeen, TableStatus, TicksProblem
 from holdfast.console.webhooks import Webhooks
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.instants import Instant
@@ -61,6 +61,7 @@ class Served:
     probe: Callable[[], None]
     tables: Callable[[], Sequence[TableStatus]]
     metrics: Metrics
+    ticks: Callable[[], TicksProblem | None] | None = None  # what is wrong with them; None: nobody ticks here
     cluster: ClusterApi | None = None
     jobs: JobsApi | None = None
     webhooks: Webhooks | None = None
@@ -79,6 +80,7 @@ def build_app(served: Served) -> ASGIApp:
             Route("/api/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
+            Route("/readyz/store", pages.store_ready),
             Route("/metrics", pages.metrics),
             *(served.cluster.routes() if served.cluster else ()),
             *(served.jobs.routes() if served.jobs else ()),
@@ -119,7 +121,15 @@ class _Pages:
     async def healthz(self, _request: Request) -> Response:
         return PlainTextResponse("ok")
 
-    def readyz(self, _request: Request) -> Response:
+    def readyz(self, request: Request) -> Response:
+        """The store answers, and ticks come to something."""
+        answer = self.store_ready(request)
+        problem = self._ticks_problem() if answer.status_code == 200 else None
+        # Anybody may ask. What EC2 said names accounts and roles: that is on the system's page.
+        return error_response(503, "ticks_failing", f"{problem.text}; /system says more") if problem else answer
+
+    def store_ready(self, _request: Request) -> Response:
+        """The store alone: webhooks can be taken in, whatever becomes of the ticks."""
         problem = self._store_problem()
         return error_response(503, "store_unavailable", problem) if problem else PlainTextResponse("ok")
 
@@ -142,14 +152,14 @@ class _Pages:
         return response
 
     def _status(self) -> Status:
-        problem = self._store_problem()
+        problem, ticks = self._store_problem(), self._ticks_problem()
         seen = self._tables_seen()
         return Status(
             version=self._served.version,
             now=self._served.clock.now(),
             started=self._served.started,
             store=self._served.store,
-            problem=problem,
+            problem=problem or (str(ticks) if ticks else None),
             seen=seen,
         )
 
@@ -160,6 +170,9 @@ class _Pages:
             _log.warning("not ready: %s", error)
             return str(error)
         return None
+
+    def _ticks_problem(self) -> TicksProblem | None:
+        return self._served.ticks() if self._served.ticks else None
 
     def _tables_seen(self) -> TablesSeen:
         try:

@@ -26,6 +26,17 @@ class TablesSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class TicksProblem:
+    """Ticks come to nothing. `text` is for anybody; `why` may name accounts and machines, and is for who may look."""
+
+    text: str
+    why: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.why}" if self.why else self.text
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     version: str
     now: Instant

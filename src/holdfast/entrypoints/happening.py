@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from holdfast.entrypoints.pulse import allowed_seconds
+
 Data = Mapping[str, Any]
 
 # The rules that speak for going down begin with this one; those before it speak for going up.
@@ -143,7 +145,7 @@ def _ticking(cluster: Data, tick_seconds: float) -> Iterator[Alert]:
             "/cluster/decisions",
             True,
         )
-    elif age > 3 * tick_seconds + 60:
+    elif age > allowed_seconds(tick_seconds):
         yield Alert(
             "no_tick",
             f"The last tick was {age:.0f} s ago.",

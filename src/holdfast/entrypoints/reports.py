@@ -39,11 +39,11 @@ class Reports:
         self._tell(told_of(ticked))
 
     def failed(self, error: HoldfastError) -> None:
+        self._meters.failed(error)
         if isinstance(error, NeedsOperator):
             _log.error("tick failed: %s", error)
         else:
             _log.info("no tick: %s", error)
-        self._meters.failed(error)
         self._tell([told_of_error(error)])
 
     def unexpected(self, error: Exception) -> None:

@@ -24,6 +24,7 @@ from holdfast.entrypoints.migrating import open_migration
 from holdfast.entrypoints.overview import cluster_overview, decisions
 from holdfast.entrypoints.policies import policy_of
 from holdfast.entrypoints.presence import Daemon, announced, new_token
+from holdfast.entrypoints.pulse import Pulse
 from holdfast.entrypoints.reports import Meters, Reports
 from holdfast.entrypoints.switches import Switches
 from holdfast.entrypoints.tables import Tables
@@ -97,7 +98,8 @@ def serve(settings: Settings, say: Callable[[str], None], *, loops: bool = True)
         threading.Thread(target=_report_tables, args=(tables,), daemon=True).start()
         opened.enter_context(Housekeeping(store))
         cluster = world.cluster(settings, store)
-        watching = Watching(metrics, look, live)
+        pulse = Pulse(clock, lambda: world.real_seconds(settings.tick_sec))
+        watching = Watching(metrics, look, live, pulse)
         desk = opened.enter_context(_open_desk(settings, world, store, metrics, viewing))
         running = opened.enter_context(Loops())
         wake = _start_loops(settings, world, cluster, watching, breath, running) if loops else _nobody
@@ -110,6 +112,7 @@ def serve(settings: Settings, say: Callable[[str], None], *, loops: bool = True)
             started=clock.now(),
             store=settings.holdfast_store,
             probe=lambda: _probe(store),
+            ticks=pulse.problem if loops else None,
             tables=lambda: _table_statuses(tables),
             metrics=metrics,
             cluster=_cluster_api(settings, world, store, Events(cluster, wake), daemon.token),
