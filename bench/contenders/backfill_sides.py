@@ -53,7 +53,7 @@ class MadeUpBucket:
         entries = [ObjectEntry(self._key(position), self._now) for position in range(start, end)]
         return ObjectPage(entries, is_last=end == self.jobs * len(STATUSES))
 
-    def get(self, key: str) -> StoredObject | None:
+    def get(self, key: str, most_bytes: int | None = None) -> StoredObject | None:  # noqa: ARG002 -- all are short
         place = LAYOUT.place(key)
         if place is None:
             return None

@@ -178,7 +178,7 @@ def backfill_and_kill(account: Account, chance: random.Random) -> int:
     "account",
     [
         200,
-        pytest.param(10_000, marks=[pytest.mark.prove, pytest.mark.timeout(3000)]),
+        pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
         pytest.param(100_000, marks=[pytest.mark.prove, pytest.mark.timeout(14_400)]),
     ],
     indirect=True,

@@ -4,16 +4,15 @@ A request is sent once. Conditions are S3's own (If-None-Match, If-Match), so th
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 from typing import Any, Final
 
-import boto3
-
-from holdfast.adapters.aws import AwsError, aws_config, aws_errors, explained
+from holdfast.adapters.aws import AwsError, aws_client, aws_config, aws_errors, explained
 from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
-from holdfast.ports.objects import ObjectEntry, ObjectPage, Rule, StoredObject
+from holdfast.ports.objects import Archived, ObjectEntry, ObjectPage, Rule, StoredObject
 
 # GitHub waits 10 s for its answer, and a put may be tried twice.
 READ_SECONDS: Final = 3
@@ -29,7 +28,7 @@ _NO_LIFECYCLE: Final = frozenset({"NoSuchLifecycleConfiguration"})
 
 def s3_client(**options: Any) -> Any:
     config = aws_config(read_seconds=READ_SECONDS, connect_seconds=CONNECT_SECONDS, connections=CONNECTIONS)
-    return boto3.client("s3", config=config, **options)
+    return aws_client("s3", config, **options)
 
 
 class S3Objects:
@@ -58,11 +57,11 @@ class S3Objects:
         )
         return ObjectPage(entries, is_last=not answer.get("IsTruncated", False))
 
-    def get(self, key: str) -> StoredObject | None:
+    def get(self, key: str, most_bytes: int | None = None) -> StoredObject | None:
         try:
             with aws_errors():
                 answer = self._client.get_object(Bucket=self._bucket, Key=key)
-                body = answer["Body"].read()
+                body = _read(answer["Body"], answer["ContentLength"], most_bytes)
         except AwsError as error:
             if error.code in _NO_OBJECT:
                 return None
@@ -133,10 +132,20 @@ class S3Objects:
         if error.code == "NoSuchBucket":
             return NeedsOperator(f"{where}: does not exist in this region and account; create it, or name another")
         if error.code == "InvalidObjectState":
-            return NeedsOperator(f"{where}: it is archived, and must be restored before it can be read")
+            return Archived(f"{where}: it is archived, and must be restored before it can be read")
         if error.code in _AT_ONCE:
             return Retryable(f"{where}: {error}; tried again later")
         return explained(error, where)
+
+
+def _read(stream: Any, length: int, most_bytes: int | None) -> bytes:
+    """All of it, which botocore holds against its length; or the beginning of one that is too long."""
+    if most_bytes is None or length <= most_bytes:
+        whole: bytes = stream.read()
+        return whole
+    with closing(stream):  # and its connection: what is left of the object is not waited for
+        beginning: bytes = stream.read(most_bytes + 1)
+        return beginning
 
 
 def _instant(moment: datetime) -> Instant:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import as_json, dry_run, with_settings
-from holdfast.cli.output import print_json, print_table
+from holdfast.cli.output import print_json, print_table, print_words
 from holdfast.cli.progress import Progress
 from holdfast.kernel.errors import NeedsOperator
 
@@ -79,7 +79,7 @@ def backfill_command(settings: Settings, *, workers: int, rate: float | None, as
         def watch(done: Backfilled) -> None:
             progress.show(done.objects, done.total, f"{done.written} written, {done.there} there already")
 
-        wait_for_both(tools.store, tools.clock, is_dry_run=dry_run)
+        wait_for_both(tools.store, tools.clock, lambda words: click.echo(words, err=True), is_dry_run=dry_run)
         manner = Manner(workers, rate, dry_run)
         done = Backfill(tools.store, tools.bucket, tools.clock, manner, watch).run()
     if as_json:
@@ -91,7 +91,9 @@ def backfill_command(settings: Settings, *, workers: int, rate: float | None, as
         f"{done.expired} over 90 days old, {done.unusable} unusable, {done.mended} mended"
     )
     for key in done.unusable_keys:
-        click.echo(f"unusable: {key}")
+        print_words(f"unusable: {key}")
+    if done.unusable > len(done.unusable_keys):
+        click.echo(f"and {done.unusable - len(done.unusable_keys)} more; list them with: holdfast migrate compare")
 
 
 @migrate_commands.command("compare")
@@ -168,7 +170,7 @@ def cleanup_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None
 
     from holdfast.entrypoints.migrating import opened_tools
     from holdfast.jobs.migration.cleanup import carry_out, planned
-    from holdfast.jobs.migration.readiness import check_last_phase
+    from holdfast.jobs.migration.readiness import check_may_archive
 
     with opened_tools(settings, writable=False) as tools:
         objects = tools.bucket.objects
@@ -178,7 +180,7 @@ def cleanup_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None
             for note in plan.notes:
                 click.echo(f"note: {note}")
         if not dry_run:
-            check_last_phase(tools.store)
+            check_may_archive(tools.store, objects)
             if plan.is_change:
                 carry_out(objects, plan)
     done = plan.is_change and not dry_run
@@ -215,7 +217,8 @@ def _move(settings: Settings, to: str | None, *, anyway: bool, is_forward: bool,
     if as_json:
         print_json(shown)
         return
-    click.echo(f"{'would go' if dry_run else 'gone'} from {shown['from']} to {shown['to']}")
+    how = "gone" if not dry_run else "would be refused:" if against and not anyway else "would go"
+    click.echo(f"{how} from {shown['from']} to {shown['to']}")
     for line in (*against, *shown["notes"]):
         click.echo(f"  {line}")
 

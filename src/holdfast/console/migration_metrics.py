@@ -1,6 +1,6 @@
 """The figures of the way over from S3: both sides beside each other. Absent where nothing is migrated.
 
-Hit rate: reads by `store` with `hit`, of those with `hit` and reads by `s3` with `fallback`.
+Hit rate: reads by `store` with `hit`, of those and reads by `s3` with `fallback` or `stood_in`.
 """
 
 from prometheus_client import CollectorRegistry, Histogram

@@ -139,7 +139,7 @@ class Tracker:
     def _taken(self, store: Store, delivery: Delivery) -> Receipt:
         desk = Desk(store, self.received_by, self.clock.now())
         try:
-            self._check_age(delivery, desk.now)
+            self.check_age(delivery, desk.now)
             receipt = _HANDLERS[delivery.event](desk, delivery)
         except Unusable as error:
             receipt = Receipt(Result.UNUSABLE, delivery.id, delivery.event, one_line(str(error)))
@@ -166,7 +166,8 @@ class Tracker:
             note_interrupted(self.store, event.key, now)
         return recorded
 
-    def _check_age(self, delivery: Delivery, now: Instant) -> None:
+    def check_age(self, delivery: Delivery, now: Instant) -> None:
+        """Raise Unusable if it is somebody's replay."""
         if self.oldest_seconds is not None and is_too_old(delivery.id, now, self.oldest_seconds):
             raise Unusable(f"sent more than {self.oldest_seconds:g} s ago: GitHub itself would not send it again")
 

@@ -7,13 +7,18 @@
 - Keys are listed in the order of their UTF-8 bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from holdfast.kernel.errors import NeedsOperator
 from holdfast.kernel.instants import Instant
 
 Rule = Mapping[str, Any]  # a rule of the bucket's lifecycle, in S3's own words
+
+
+class Archived(NeedsOperator):
+    """The object is there, and cannot be read before somebody restores it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,9 @@ class Objects(Protocol):
         """The next entries whose keys begin with the prefix, after a key. At most 1,000."""
         ...
 
-    def get(self, key: str) -> StoredObject | None: ...
+    def get(self, key: str, most_bytes: int | None = None) -> StoredObject | None:
+        """The object; of one that is longer, `most_bytes` and one more. `Archived`: it must be restored first."""
+        ...
 
     def put(
         self,
@@ -78,10 +85,10 @@ class Objects(Protocol):
     def close(self) -> None: ...
 
 
-def every_entry(objects: Objects, prefix: str, after: str = "") -> Iterator[ObjectEntry]:
-    """The entries of all pages, one page at a time."""
+def every_entry(page_after: Callable[[str], ObjectPage], after: str = "") -> Iterator[ObjectEntry]:
+    """The entries of all pages, which are asked for one at a time."""
     while True:
-        page = objects.page(prefix, after)
+        page = page_after(after)
         yield from page.entries
         if page.is_last or not page.entries:
             return

@@ -3,11 +3,12 @@
 import hashlib
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from threading import RLock
 
 from holdfast.kernel.errors import Retryable
 from holdfast.ports.clock import Clock
-from holdfast.ports.objects import ObjectEntry, ObjectPage, Rule, StoredObject
+from holdfast.ports.objects import Archived, ObjectEntry, ObjectPage, Rule, StoredObject
 
 # Asked before and after each call, with the call's name and "before" or "after": True makes it fail there.
 Fault = Callable[[str, str], bool]
@@ -26,6 +27,7 @@ class SimulatedObjects:
         self._objects: dict[str, StoredObject] = {}
         self._keys: list[str] = []
         self._rules: list[Rule] = []
+        self.archived: set[str] = set()
         self._lock = RLock()
 
     def close(self) -> None:
@@ -45,12 +47,16 @@ class SimulatedObjects:
         self._meet("page", "after")
         return ObjectPage(entries, is_last=len(found) <= most)
 
-    def get(self, key: str) -> StoredObject | None:
+    def get(self, key: str, most_bytes: int | None = None) -> StoredObject | None:
         self._meet("get", "before")
         with self._lock:
             found = self._objects.get(key)
+        if key in self.archived:
+            raise Archived(f"simulated S3: {key} is archived")
         self._meet("get", "after")
-        return found
+        if found is None or most_bytes is None:
+            return found
+        return replace(found, body=found.body[: most_bytes + 1])
 
     def put(
         self,

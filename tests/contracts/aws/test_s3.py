@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from holdfast.adapters.s3 import S3Objects, s3_client
 from holdfast.kernel.errors import NeedsOperator, Retryable
-from holdfast.ports.objects import Objects, every_entry
+from holdfast.ports.objects import Archived, Objects, every_entry
 from holdfast.simulator.objects import SimulatedObjects
 from tests.clocks import StillClock
 from tests.servers.scripted_http import Asked, Reply, serving
@@ -49,11 +50,39 @@ def test_an_object_comes_back_as_it_went_in(objects: Objects) -> None:
     assert objects.get("w/1/waiting.json") is None
 
 
+def test_of_an_object_that_is_too_long_only_the_beginning_is_read(objects: Objects) -> None:
+    objects.put("w/long", b"0123456789")
+    for most, body in ((None, b"0123456789"), (10, b"0123456789"), (9, b"0123456789"), (3, b"0123")):
+        assert getattr(objects.get("w/long", most), "body", None) == body
+
+
+def test_what_is_not_read_of_an_object_is_not_sent_either(aws: dict[str, Any], bucket: str) -> None:
+    """The connection is given up; the next call has another one."""
+    objects = S3Objects(bucket, s3_client(**aws))
+    objects.put("w/long", b"0" * 30_000_000)
+    assert len(getattr(objects.get("w/long", 100), "body", b"")) == 101
+    assert objects.get("w/short") is None
+    objects.close()
+
+
+def test_an_archived_object_must_be_restored_first(aws: dict[str, Any], bucket: str, raw: Any) -> None:
+    raw("s3").put_object(Bucket=bucket, Key="w/old", Body=b"{}", StorageClass="GLACIER")
+    objects = S3Objects(bucket, s3_client(**aws))
+    with pytest.raises(Archived, match="must be restored before it can be read"):
+        objects.get("w/old")
+    objects.close()
+
+
+def test_an_endpoint_that_is_no_address_is_told(aws: dict[str, Any]) -> None:
+    with pytest.raises(NeedsOperator, match="no client for s3: Invalid endpoint"):
+        s3_client(**{**aws, "endpoint_url": "nonsense"})
+
+
 def test_keys_with_signs_in_them_are_keys(objects: Objects) -> None:
     key = "holdfast/unstored/w/1:2/queued.json?a-_B="
     objects.put(key, b"{}")
     assert objects.get(key) is not None
-    assert [entry.key for entry in every_entry(objects, "holdfast/")] == [key]
+    assert [entry.key for entry in every_entry(partial(objects.page, "holdfast/"))] == [key]
     objects.delete(key)
     assert objects.get(key) is None
 
@@ -88,7 +117,9 @@ def test_pages_are_in_order_and_miss_nothing(objects: Objects) -> None:
         objects.put(key, b"{}")
     page = objects.page("w/", most=10)
     assert (len(page.entries), page.is_last) == (10, False)
-    assert [entry.key for entry in every_entry(objects, "w/")] == [key for key in keys if key.startswith("w/")]
+    assert [entry.key for entry in every_entry(partial(objects.page, "w/"))] == [
+        key for key in keys if key.startswith("w/")
+    ]
     after = objects.page("w/", after="w/5", most=3)
     assert [entry.key for entry in after.entries] == ["w/6", "w/7", "w/8"]
     assert objects.page("nothing/").entries == []

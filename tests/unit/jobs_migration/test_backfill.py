@@ -199,16 +199,18 @@ def test_what_is_no_webhook_is_counted_and_named() -> None:
     assert set(done.unusable_keys) == {"webhooks/1/1/index.html", "webhooks/1/3/queued.json"}
 
 
-def test_it_waits_until_every_instance_writes_to_both() -> None:
+def test_it_waits_until_every_instance_writes_to_both_and_says_so() -> None:
     world = World()
+    told: list[str] = []
     with pytest.raises(NeedsOperator, match="the phase is off: webhooks that come while the backfill runs"):
-        wait_for_both(world.store, world.clock, is_dry_run=False)
+        wait_for_both(world.store, world.clock, told.append, is_dry_run=False)
     move(world.store, stored_phase(world.store), Phase.DUAL_WRITE, world.clock.now(), "test")
     world.clock.advance(5)
-    wait_for_both(world.store, world.clock, is_dry_run=False)
+    wait_for_both(world.store, world.clock, told.append, is_dry_run=False)
     assert world.clock.slept_seconds == [SETTLED_SECONDS - 5]
-    wait_for_both(world.store, world.clock, is_dry_run=False)
+    wait_for_both(world.store, world.clock, told.append, is_dry_run=False)
     assert len(world.clock.slept_seconds) == 1
+    assert told == ["waiting 15 s: until then, an instance may not write to both yet"]
 
 
 def test_a_webhook_that_comes_again_is_still_counted_as_such() -> None:

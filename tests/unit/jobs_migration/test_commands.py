@@ -48,8 +48,10 @@ def test_the_whole_way_and_back(s3: Any) -> None:
     refused = migrate("backfill")
     assert (refused.exit_code, "first run: holdfast migrate advance" in refused.stderr) == (1, True)
     assert told("advance", "--dry-run")["done"] is False
+    assert "would go from off to dual_write" in migrate("advance", "--dry-run").stdout
     assert told("status")["phase"] == "off"
     assert told("advance")["to"] == "dual_write"
+    assert "would be refused: from dual_write to dual_read\n  nothing was" in migrate("advance", "--dry-run").stdout
     assert told("backfill", "--dry-run")["written"] == 15
     assert told("backfill", "--rate", "1000")["written"] == 15
     assert told("backfill")["there"] == 15
@@ -105,6 +107,16 @@ def test_a_difference_is_listed_and_is_an_exit_code(s3: Any) -> None:
     words = migrate("status").stdout
     assert "not ready for dual_read:" in words
     assert "1 differences were found" in words
+
+
+def test_a_key_cannot_write_on_the_terminal(s3: Any) -> None:
+    CliRunner().invoke(cli, ["tables", "create"], prog_name="holdfast")
+    migrate("advance")
+    s3.put_object(Bucket=os.environ["S3_BUCKET"], Key="webhooks/1/\x1b]0;mine\x07ready", Body=b"")
+    for command in ("backfill", "compare"):
+        shown = migrate(command)
+        assert "webhooks/1/" in shown.stdout
+        assert not {"\x1b", "\x07"} & set(shown.stdout)
 
 
 @pytest.mark.parametrize("command", ["status", "backfill", "compare", "advance", "back", "cleanup"])

@@ -24,7 +24,7 @@ KEYS = [f"webhooks/1/7/{status}.json" for status in ("completed", "in_progress",
 
 
 def keys(world: World) -> list[str]:
-    return [entry.key for entry in every_entry(world.objects, "")]
+    return [entry.key for entry in every_entry(lambda after: world.objects.page("", after))]
 
 
 def told(world: World) -> Counter[str]:

@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
+from holdfast.jobs.keys import JobKey
 from holdfast.jobs.migration.cleanup import RULE, carry_out, planned, prefix_of, webhooks_rule
 from holdfast.jobs.migration.counts import Ledger, Told
 from holdfast.jobs.migration.layout import Layout
 from holdfast.jobs.migration.phases import Phase, WrongJump, move, stored_phase
-from holdfast.jobs.migration.readiness import check_last_phase, notes_of, step
+from holdfast.jobs.migration.readiness import check_may_archive, notes_of, step
 from holdfast.jobs.migration.status import Standing, standing
 from holdfast.kernel.errors import NeedsOperator
+from holdfast.kernel.ids import InstallationId, JobId
+from holdfast.ports.store.tables import JOBS
 from tests.unit.jobs_migration.worlds import LAYOUT, World, fill_older, life
 
 
@@ -81,7 +84,12 @@ def test_an_unfinished_backfill_and_differences_stand_in_the_way() -> None:
     world.objects.put("webhooks/1/2/queued.json", b"{")
     world.clock.advance(1)
     world.compare()
-    assert "1 differences were found" in against(world)
+    found = against(world)
+    assert "1 differences were found (1 unusable); holdfast migrate compare lists them" in found
+    world.objects.delete("webhooks/1/2/queued.json")
+    world.store.delete(JOBS, JobKey(InstallationId(1), JobId(3)).item)
+    world.compare()
+    assert against(world) == "1 differences were found (1 missing); run: holdfast migrate backfill, and compare again"
 
 
 def test_reads_that_fell_back_to_s3_stand_in_the_way_of_the_last_phase() -> None:
@@ -179,6 +187,6 @@ def test_while_objects_may_be_read_none_is_archived(phase: Phase) -> None:
     world = World()
     world.go_to(phase)
     with pytest.raises(NeedsOperator, match=f"the phase is {phase}, and objects in Glacier cannot be read"):
-        check_last_phase(world.store)
+        check_may_archive(world.store, world.objects)
     world.go_to(Phase.DYNAMODB_ONLY)
-    check_last_phase(world.store)
+    check_may_archive(world.store, world.objects)

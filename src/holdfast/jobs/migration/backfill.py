@@ -7,10 +7,12 @@ at any time. What is there already is only read.
 The place is durable: the key after which nothing has been looked at. It moves when all jobs up to it are done.
 """
 
+import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from threading import Lock
 from typing import Final
 
@@ -21,17 +23,19 @@ from holdfast.jobs.migration.dual import Bucket
 from holdfast.jobs.migration.layout import UNSTORED
 from holdfast.jobs.migration.pace import Pace
 from holdfast.jobs.migration.place import Backfilled, begun, passed
-from holdfast.jobs.migration.stored import is_expired, webhooks_of_job
+from holdfast.jobs.migration.stored import StoredWebhook, is_expired, webhooks_of_job
 from holdfast.jobs.migration.uncounted import Uncounted
 from holdfast.jobs.migration.walk import Again
 from holdfast.jobs.record import record
+from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId
 from holdfast.ports.clock import Clock
-from holdfast.ports.objects import ObjectEntry, every_entry
+from holdfast.ports.objects import ObjectEntry
 from holdfast.ports.store import Store, attr
 from holdfast.ports.store.tables import STATE
 
 RECEIVED_BY: Final = "backfill"
+_log = logging.getLogger(__name__)
 
 Watch = Callable[[Backfilled], None]
 
@@ -70,32 +74,26 @@ class Backfill:
                 parts = list(threads.map(self._job, batch))
                 done = self._passed(done.after(parts, batch[-1][-1].key))
                 self.watch(done)
-            mended = sum(threads.map(self._mend, self._unstored()))
-        done = replace(done, mended=done.mended + mended, finished=self.clock.now())
-        done = self._passed(done)
+            notes = self._notes()
+            while some := list(islice(notes, walk.BATCH)):
+                done = done.after(threads.map(self._mended, some), done.cursor)
+        done = self._passed(replace(done, finished=self.clock.now()))
         self.watch(done)
         return done
 
     def _begun(self) -> Backfilled:
         def count() -> int:
-            return sum(1 for _ in every_entry(self.bucket.objects, self.bucket.layout.prefix))
+            return sum(1 for _ in walk.entries(self.bucket.objects, self._again, self.bucket.layout.prefix))
 
         if self.manner.is_dry_run:
-            return Backfilled(run="dry-run", started=self.clock.now(), total=self._again(count))
-        return begun(self.store, self.clock.now(), lambda: self._again(count))
+            return Backfilled(run="dry-run", started=self.clock.now(), total=count())
+        return self._again(lambda: begun(self.store, self.clock.now(), count))
 
     def _passed(self, done: Backfilled) -> Backfilled:
         done = replace(done, updated=self.clock.now())
         if not self.manner.is_dry_run:
             self._again(lambda: passed(self.store, done))
         return done
-
-    # What is there
-
-    def _unstored(self) -> list[str]:
-        if self.manner.is_dry_run:
-            return []
-        return [entry.key for entry in every_entry(self.bucket.objects, UNSTORED)]
 
     # One job
 
@@ -118,17 +116,35 @@ class Backfill:
         if not any(difference.kind is not Kind.FIELD for difference in found):
             return replace(part, there=len(webhooks))
         if not self.manner.is_dry_run:
-            for webhook in webhooks:
-                record(self._quiet, webhook.event, RECEIVED_BY)
-                self._know(webhook.event.key.installation_id)
+            try:
+                self._record(webhooks)
+            except BadRequest as error:
+                # The tables will never take it; all other jobs are not kept waiting for it.
+                _log.error("the webhooks of job %s were not stored: %s", webhooks[0].event.key, error)
+                keys = (*part.unusable_keys, *(webhook.key for webhook in webhooks))
+                return replace(part, unusable=len(keys), unusable_keys=keys)
         return replace(part, written=len(webhooks))
 
-    def _mend(self, mark: str) -> int:
-        """A webhook that the tables could not take when it came. Its note goes when they have it."""
-        key = mark.removeprefix(UNSTORED).rpartition("?")[0]
-        self._job([ObjectEntry(key, self.clock.now())])
-        self._again(lambda: self.bucket.objects.delete(mark))
-        return 1
+    def _record(self, webhooks: Sequence[StoredWebhook]) -> None:
+        for webhook in webhooks:
+            record(self._quiet, webhook.event, RECEIVED_BY)
+            self._know(webhook.event.key.installation_id)
+
+    # Webhooks that the tables could not take when they came
+
+    def _notes(self) -> Iterator[str]:
+        if not self.manner.is_dry_run:
+            for entry in walk.entries(self.bucket.objects, self._again, UNSTORED):
+                yield entry.key
+
+    def _mended(self, note: str) -> Backfilled:
+        """The note goes when the tables have its webhook, or nobody has. Otherwise it stays, and is named."""
+        key = note.removeprefix(UNSTORED).rpartition("?")[0]
+        found = self._job([ObjectEntry(key, self.clock.now())])
+        if found.unusable:
+            return Backfilled(unusable=1, unusable_keys=(note,))
+        self._again(lambda: self.bucket.objects.delete(note))
+        return Backfilled(mended=1)
 
     def _know(self, installation: InstallationId) -> None:
         if installation not in self._known:

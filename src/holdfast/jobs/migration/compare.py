@@ -71,6 +71,19 @@ class Compared:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was found at one job's objects. `is_over`: the tables need not have it any more."""
+
+    entries: Sequence[ObjectEntry] = ()
+    found: Sequence[Difference] = ()
+    is_over: bool = False
+
+    @property
+    def may_pass(self) -> bool:
+        return any(difference.kind is not Kind.UNUSABLE for difference in self.found)
+
+
 @dataclass
 class Compare:
     """`tell` gets each difference as it is found, `watch` the sums after each batch."""
@@ -94,24 +107,25 @@ class Compare:
         with ThreadPoolExecutor(self.workers, thread_name_prefix="compare") as threads:
             for batch in walk.batches(self.bucket, self._again):
                 chosen = [job for job in batch if self._is_chosen(job)]
-                for part, found in threads.map(self._job, chosen):
-                    done = self._added(done, part, found)
+                for look in self._looks(threads, chosen):
+                    done = self._added(done, look)
                 self.watch(done)
         if self.share >= 1:
-            done = self._added(done, Compared(done.started), list(self._only_in_table(done.started)))
+            for difference in self._only_in_table(done.started):
+                done = self._added(done, _Look(found=[difference]))
         done = replace(done, finished=self.clock.now())
         self._again(lambda: self.store.put(STATE, _written(done)))
         return done
 
-    def _added(self, done: Compared, part: Compared, found: list[Difference]) -> Compared:
-        for difference in found:
+    def _added(self, done: Compared, look: "_Look") -> Compared:
+        for difference in look.found:
             self.tell(difference)
         return replace(
             done,
-            jobs=done.jobs + part.jobs,
-            objects=done.objects + part.objects,
-            expired=done.expired + part.expired,
-            kinds=done.kinds + Counter(str(difference.kind) for difference in found),
+            jobs=done.jobs + bool(look.entries),
+            objects=done.objects + len(look.entries),
+            expired=done.expired + look.is_over,
+            kinds=done.kinds + Counter(str(difference.kind) for difference in look.found),
         )
 
     def _is_chosen(self, entries: Sequence[ObjectEntry]) -> bool:
@@ -124,31 +138,38 @@ class Compare:
             return True
         return _hash(f"{self.sample_seed}#{name}") < self.share * _HASH
 
-    def _job(self, entries: Sequence[ObjectEntry]) -> tuple[Compared, list[Difference]]:
-        self._pace.wait(len(entries))
-        part = Compared(self.clock.now(), jobs=1, objects=len(entries))
-        if is_expired(min(entry.modified for entry in entries), part.started.plus(_SPARE_SECONDS)):
-            return replace(part, expired=1), []
-        found: list[Difference] = []
-        for look in range(LOOKS):
-            if look:
-                self.clock.sleep(LOOK_AGAIN_SECONDS)
-            found, is_over = self._again(lambda: self._looked_at(entries))
-            if is_over:
-                return replace(part, expired=1), []
-            if not any(difference.kind is not Kind.UNUSABLE for difference in found):
+    def _looks(self, threads: ThreadPoolExecutor, jobs: Sequence[Sequence[ObjectEntry]]) -> Iterator["_Look"]:
+        """The last look at each job. Those that differ are waited for together: before a backfill, all do."""
+        looks = list(threads.map(self._paced, jobs))
+        for _ in range(LOOKS - 1):
+            again = [number for number, look in enumerate(looks) if look.may_pass]
+            if not again:
                 break
-        return part, found
+            self.clock.sleep(LOOK_AGAIN_SECONDS)
+            for number, look in zip(again, threads.map(self._look, [jobs[n] for n in again]), strict=True):
+                looks[number] = look
+        yield from looks
 
-    def _looked_at(self, entries: Sequence[ObjectEntry]) -> tuple[list[Difference], bool]:
-        """What differs now, and whether the job is over its time."""
+    def _paced(self, entries: Sequence[ObjectEntry]) -> "_Look":
+        self._pace.wait(len(entries))
+        return self._look(entries)
+
+    def _look(self, entries: Sequence[ObjectEntry]) -> "_Look":
+        """What differs now, or that the job is over its time."""
+        if self._is_over(min(entry.modified for entry in entries)):
+            return _Look(entries, is_over=True)
+        return self._again(lambda: self._read(entries))
+
+    def _read(self, entries: Sequence[ObjectEntry]) -> "_Look":
         webhooks, bad = webhooks_of_job(self.bucket.objects, self.bucket.layout, entries)
-        now = self.clock.now()
         if not webhooks:
-            return unusable(bad), False
-        if is_expired(min(webhook.received_at for webhook in webhooks), now.plus(_SPARE_SECONDS)):
-            return [], True
-        return [*unusable(bad), *differences_of_job(self.store, webhooks, now)], False
+            return _Look(entries, unusable(bad))
+        if self._is_over(min(webhook.received_at for webhook in webhooks)):
+            return _Look(entries, is_over=True)
+        return _Look(entries, [*unusable(bad), *differences_of_job(self.store, webhooks, self.clock.now())])
+
+    def _is_over(self, received: Instant) -> bool:
+        return is_expired(received, self.clock.now().plus(_SPARE_SECONDS))
 
     # The other direction
 

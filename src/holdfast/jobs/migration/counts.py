@@ -25,14 +25,15 @@ _log = logging.getLogger(__name__)
 
 Side = Literal["store", "s3"]
 Call = Literal["read", "write"]
-Outcome = Literal["hit", "fallback", "miss", "ok", "failed"]
+Outcome = Literal["hit", "fallback", "stood_in", "miss", "ok", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """One read or write of one side, in one stay in a phase: the number of moves that led there.
 
-    `ok` and `failed` are of writes; a read may fail, too. `fallback`: S3 had the job, and the tables had not.
+    `ok` and `failed` are of writes; a read may fail, too. `fallback`: S3 had the job, and the tables had not;
+    `stood_in`: S3 had it, and the tables did not answer.
     """
 
     stay: int
@@ -63,7 +64,7 @@ class Counted:
     def hit_rate(self) -> float | None:
         """Of the reads that found a job, the share that found it in the tables. None: there were none."""
         hits = self.counts["store_read_hit"]
-        found = hits + self.fallbacks
+        found = hits + self.fallbacks + self.counts["s3_read_stood_in"]
         return hits / found if found else None
 
     @property
@@ -78,7 +79,7 @@ class Counted:
         return failed / every if every else None
 
     def mean_ms(self, call: Call, side: Side) -> float | None:
-        names = [f"{side}_{call}_{outcome}" for outcome in ("hit", "fallback", "miss", "ok")]
+        names = [f"{side}_{call}_{outcome}" for outcome in ("hit", "fallback", "stood_in", "miss", "ok")]
         every = sum(self.counts[name] for name in names)
         return self.counts[f"{side}_{call}_us"] / every / 1000 if every else None
 

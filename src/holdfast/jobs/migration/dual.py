@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from holdfast.jobs.facts import JobEvent, job_event
 from holdfast.jobs.ingest import Tracker
 from holdfast.jobs.keys import job_key_of
+from holdfast.jobs.migration.bounded import Bounded
 from holdfast.jobs.migration.counts import Call, Outcome, Side, Tell, Told
 from holdfast.jobs.migration.layout import Layout
 from holdfast.jobs.migration.phases import Phase, PhaseWatch
@@ -27,6 +28,8 @@ from holdfast.ports.store.tables import JOBS
 
 T = TypeVar("T")
 _TRIES: Final = 2  # of a call to S3, within GitHub's ten seconds
+STORE_SECONDS: Final = 4.0  # of these ten, while S3 is the source of truth
+_THREADS: Final = 64
 _log = logging.getLogger(__name__)
 
 
@@ -59,8 +62,17 @@ class _Counting:
 class DualTracker:
     """Takes in deliveries as `Tracker` does, and keeps S3 as the phase asks."""
 
-    def __init__(self, tracker: Tracker, bucket: Bucket, watch: PhaseWatch, clock: Clock, tell: Tell) -> None:
+    def __init__(
+        self,
+        tracker: Tracker,
+        bucket: Bucket,
+        watch: PhaseWatch,
+        clock: Clock,
+        tell: Tell,
+        store_seconds: float = STORE_SECONDS,
+    ) -> None:
         self._tracker = tracker
+        self._bounded = Bounded(store_seconds, _THREADS, "dual-write")
         self._bucket = bucket
         self._watch = watch
         self._clock = clock
@@ -70,18 +82,24 @@ class DualTracker:
         stored = self._watch.now()
         if not stored.phase.writes_objects or delivery.event != EVENT:
             return self._tracker.receive(delivery)
+        now = self._clock.now()
         try:
-            event = job_event(delivery, decoded(delivery.body, JobPayload), self._clock.now())
+            self._tracker.check_age(delivery, now)
+            event = job_event(delivery, decoded(delivery.body, JobPayload), now)
         except Unusable:
             return self._tracker.receive(delivery)  # which knows what to do with it
         # S3 first: while it is the source of truth, what it does not hold is not acknowledged.
         told = self._counting.told
         key = told(stored.seq, "write", "s3", lambda: self._put(delivery, event), lambda _: "ok")
+
+        def take() -> Receipt:
+            return self._tracker.receive(delivery)
+
+        if stored.phase is Phase.DUAL_READ:  # the tables are read first: they must not fall behind
+            return told(stored.seq, "write", "store", take, lambda _: "ok")
         try:
-            return told(stored.seq, "write", "store", lambda: self._tracker.receive(delivery), lambda _: "ok")
+            return told(stored.seq, "write", "store", lambda: self._bounded(take), lambda _: "ok")
         except Exception as error:
-            if stored.phase is Phase.DUAL_READ:
-                raise  # the tables are read first: they must not fall behind
             self._note(key, event, error)
             return Receipt(Result.STORED, delivery.id, EVENT, installation=event.key.installation_id, job=event.key)
 
@@ -131,11 +149,11 @@ class DualReads:
             found = ask_store()
         except Retryable as error:
             _log.warning("the store does not answer, and S3 is asked: %s", error)
-            from_s3 = self._asked_s3(stay, key, None)
+            from_s3 = self._asked_s3(stay, key, None, "stood_in")
             if from_s3 is None:
                 raise  # whether there is such a job is not known
             return from_s3
-        return found if found is not None else self._asked_s3(stay, key, None)
+        return found if found is not None else self._asked_s3(stay, key, None, "fallback")
 
     def _from_both(self, ask_store: Callable[[], Item | None], stay: int, key: Key) -> Item | None:
         """What S3 knows counts; the tables add what no webhook tells, and what came while S3 was not written."""
@@ -143,15 +161,14 @@ class DualReads:
             known = ask_store()
         except HoldfastError as error:
             _log.warning("the store does not answer; the job is shown as S3 knows it: %s", error)
-            known = None
-        return self._asked_s3(stay, key, known)
+            return self._asked_s3(stay, key, None, "stood_in")
+        return self._asked_s3(stay, key, known, "fallback" if known is None else "hit")
 
-    def _asked_s3(self, stay: int, key: Key, known: Item | None) -> Item | None:
+    def _asked_s3(self, stay: int, key: Key, known: Item | None, there: Outcome) -> Item | None:
         def ask() -> list[StoredWebhook]:
             job = job_key_of(key.partition)
             return _twice(lambda: webhooks_by_key(self._bucket.objects, self._bucket.layout, job))
 
-        there: Outcome = "fallback" if known is None else "hit"
         found = self._counting.told(stay, "read", "s3", ask, lambda webhooks: there if webhooks else "miss")
         if known is None or not found:
             return item_of(found, known)

@@ -15,9 +15,11 @@ STATUSES: Final = (Status.QUEUED, Status.WAITING, Status.IN_PROGRESS, Status.COM
 # Webhooks that S3 has and the tables do not: each has a mark here, under its own key.
 UNSTORED: Final = "holdfast/unstored/"
 
+_ID_MOST: Final = 2**63 - 1
+# No zeros in front: two keys would name one job, and only one of them would be found by the job's number.
 _PATTERNS: Final = {
-    "installation_id": r"(?P<installation_id>[0-9]{1,19})",
-    "job_id": r"(?P<job_id>[0-9]{1,19})",
+    "installation_id": r"(?P<installation_id>0|[1-9][0-9]{0,18})",
+    "job_id": r"(?P<job_id>0|[1-9][0-9]{0,18})",
     "status": f"(?P<status>{'|'.join(STATUSES)})",
 }
 
@@ -62,6 +64,8 @@ class Layout:
         if found is None:
             return None
         said = found.groupdict()
+        if any(int(said[name]) > _ID_MOST for name in said.keys() - {"status"}):
+            return None
         installation = InstallationId(int(said["installation_id"])) if "installation_id" in said else None
         return Place(installation, JobId(int(said["job_id"])), Status(said["status"]))
 

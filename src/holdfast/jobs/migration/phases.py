@@ -16,6 +16,7 @@ from enum import StrEnum
 from threading import Lock
 from typing import Final
 
+from holdfast.jobs.migration.bounded import Bounded
 from holdfast.kernel.errors import BadRequest, HoldfastError, NeedsOperator, Retryable, WriteConflict
 from holdfast.kernel.ids import nonce
 from holdfast.kernel.instants import Instant
@@ -25,6 +26,7 @@ from holdfast.ports.store.tables import STATE
 
 KEY: Final = Key("migration#phase")
 FRESH_SECONDS: Final = 5.0
+ASK_SECONDS: Final = 1.0  # of a webhook's ten: it goes on with what was last known
 # After this long every instance follows a move: each asks again after FRESH_SECONDS, and a webhook takes no 10 s.
 SETTLED_SECONDS: Final = 20.0
 _MOVES_KEPT: Final = 20
@@ -137,8 +139,9 @@ def begin(store: Store, wanted: Phase, now: Instant, by: str) -> StoredPhase:
 class PhaseWatch:
     """The phase, as of a few seconds ago at the most while the store answers."""
 
-    def __init__(self, store: Store, clock: Clock, begun: StoredPhase) -> None:
+    def __init__(self, store: Store, clock: Clock, begun: StoredPhase, ask_seconds: float = ASK_SECONDS) -> None:
         self._store = store
+        self._ask = Bounded(ask_seconds, 1, "phase")
         self._clock = clock
         self._known = begun
         self._until = 0.0
@@ -151,7 +154,7 @@ class PhaseWatch:
                 return self._known
             self._until = seconds + FRESH_SECONDS  # the others do not ask meanwhile
         try:
-            self._known = stored_phase(self._store)
+            self._known = self._ask(lambda: stored_phase(self._store))
         except HoldfastError as error:
             _log.warning("the phase of the migration is not known, and stays %s: %s", self._known.phase, error)
         return self._known

@@ -1,13 +1,17 @@
 """What a command asks of the phase before it does anything."""
 
+from collections.abc import Callable
+
+from holdfast.jobs.migration.layout import UNSTORED
 from holdfast.jobs.migration.phases import ORDER, SETTLED_SECONDS, Phase, StoredPhase, WrongJump, step_to, stored_phase
 from holdfast.jobs.migration.status import Standing
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.ports.clock import Clock
+from holdfast.ports.objects import Objects
 from holdfast.ports.store import Store
 
 
-def wait_for_both(store: Store, clock: Clock, *, is_dry_run: bool) -> None:
+def wait_for_both(store: Store, clock: Clock, tell: Callable[[str], None], *, is_dry_run: bool) -> None:
     """Until every instance writes to both: a webhook that went to S3 alone could be passed by, and never come back."""
     stored = stored_phase(store)
     if is_dry_run:
@@ -19,15 +23,22 @@ def wait_for_both(store: Store, clock: Clock, *, is_dry_run: bool) -> None:
         )
     left = SETTLED_SECONDS - clock.now().seconds_since(stored.since)
     if 0 < left <= SETTLED_SECONDS:
+        tell(f"waiting {left:.0f} s: until then, an instance may not write to both yet")
         clock.sleep(left)
 
 
-def check_last_phase(store: Store) -> None:
+def check_may_archive(store: Store, objects: Objects) -> None:
+    """Whether nobody needs to read the objects any more."""
     phase = stored_phase(store).phase
     if phase is not Phase.DYNAMODB_ONLY:
         raise NeedsOperator(
             f"the lifecycle was not set: the phase is {phase}, and objects in Glacier cannot be read; "
             "it is for dynamodb_only"
+        )
+    if objects.page(UNSTORED, most=1).entries:
+        raise NeedsOperator(
+            "the lifecycle was not set: there are webhooks in S3 that the tables lack; "
+            "first run: holdfast migrate backfill"
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from holdfast.jobs.migration.compare import Compared, last_compare
 from holdfast.jobs.migration.counts import Counted, counted
+from holdfast.jobs.migration.differences import Kind
 from holdfast.jobs.migration.layout import UNSTORED
 from holdfast.jobs.migration.phases import ORDER, SETTLED_SECONDS, Phase, StoredPhase, stored_phase
 from holdfast.jobs.migration.place import Backfilled, last_backfill
@@ -106,7 +107,19 @@ def _against_compare(it: Standing, since: Instant) -> Iterator[str]:
     elif compared.share < 1:
         yield f"only a share of {compared.share:g} was compared; run: holdfast migrate compare"
     elif compared.lacking:
-        yield f"{compared.lacking} differences were found; {_BACKFILL}, and compare again"
+        yield f"{compared.lacking} differences were found ({_kinds(compared)}); {_remedy(compared)}"
+
+
+def _kinds(compared: Compared) -> str:
+    lacking = {kind: number for kind, number in compared.kinds.items() if kind != Kind.ONLY_IN_TABLE}
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(lacking.items()))
+
+
+def _remedy(compared: Compared) -> str:
+    """A backfill fills in what is missing. It does not overwrite what is there, nor understand what is no webhook."""
+    if any(compared.kinds[kind] for kind in (Kind.FIELD, Kind.UNUSABLE)):
+        return "holdfast migrate compare lists them; the docs tell what to do about each kind"
+    return f"{_BACKFILL}, and compare again"
 
 
 def _against_dynamodb_only(it: Standing) -> Iterator[str]:

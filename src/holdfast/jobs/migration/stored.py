@@ -8,6 +8,7 @@ metadata: there, the object's own time is when it came, and the payload's times 
 job itself was stored, the key and the job's address say the rest.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,7 +19,7 @@ import msgspec
 from holdfast.jobs.facts import KEPT_SECONDS, JobEvent, job_event
 from holdfast.jobs.job import folded
 from holdfast.jobs.keys import JobKey
-from holdfast.jobs.limits import check_json
+from holdfast.jobs.limits import BODY_BYTES_MOST, check_json
 from holdfast.jobs.migration.layout import STATUSES, UNSTORED, Layout, Place
 from holdfast.jobs.payloads import Installation, JobPayload, Repository, Unusable, WorkflowJob, decoded
 from holdfast.jobs.webhook import Delivery, Refused
@@ -26,11 +27,13 @@ from holdfast.kernel import typed_json
 from holdfast.kernel.errors import BadRequest, Retryable
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import one_line
-from holdfast.ports.objects import ObjectEntry, Objects, StoredObject
+from holdfast.ports.objects import Archived, ObjectEntry, Objects, StoredObject
 from holdfast.ports.store import Item
 
 EVENT: Final = "workflow_job"
 _TRIES_MOST: Final = 5
+_KEY_CHARACTERS_MOST: Final = 190
+_GZIP: Final = b"\x1f\x8b"
 
 
 class NoWebhook(Exception):
@@ -62,9 +65,9 @@ def webhook_of(stored: StoredObject, place: Place) -> StoredWebhook:
     received = _instant(told.get("received-ms")) or stored.modified
     delivery = Delivery(EVENT, unquote(told.get("delivery", "")), unquote(told.get("target", "")), stored.body)
     if not delivery.id:
-        delivery = replace(delivery, id=f"s3:{stored.key}"[:200])
+        delivery = replace(delivery, id=_own_id(stored.key))
     try:
-        check_json(stored.body)
+        _check_body(stored.body)
         event = job_event(delivery, _payload(stored.body, place), received)
     except (Unusable, Refused, BadRequest) as error:
         raise NoWebhook(one_line(str(error))) from error
@@ -74,6 +77,19 @@ def webhook_of(stored: StoredObject, place: Place) -> StoredWebhook:
         said = event.key.installation_id
         raise NoWebhook(f"it is of installation {said}, and its key says {place.installation_id}")
     return StoredWebhook(stored.key, event, stored.etag, received)
+
+
+def _own_id(key: str) -> str:
+    """For an object that names no delivery: as different as the keys are, and as short as an id may be."""
+    return f"s3:{key}" if len(key) <= _KEY_CHARACTERS_MOST else f"s3:{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def _check_body(body: bytes) -> None:
+    if len(body) > BODY_BYTES_MOST:
+        raise Unusable(f"it has more than {BODY_BYTES_MOST} bytes: GitHub sends no such webhook")
+    if body.startswith(_GZIP):
+        raise Unusable("it is compressed (gzip); objects are read as they are")
+    check_json(body)
 
 
 def _payload(body: bytes, place: Place) -> JobPayload:
@@ -107,14 +123,15 @@ def webhooks_of_job(
     unusable: dict[str, str] = {}
     for entry in entries:
         place = layout.place(entry.key)
-        stored = objects.get(entry.key) if place is not None else None
         if place is None:
             unusable[entry.key] = "its key is not that of a webhook"
-        elif stored is not None:  # else it was removed after it was listed
-            try:
+            continue
+        try:
+            stored = objects.get(entry.key, BODY_BYTES_MOST)
+            if stored is not None:  # else it was removed after it was listed
                 found.append(webhook_of(stored, place))
-            except NoWebhook as error:
-                unusable[entry.key] = str(error)
+        except (NoWebhook, Archived) as error:
+            unusable[entry.key] = str(error)
     return sorted(found, key=lambda webhook: _order(webhook.event)), unusable
 
 
@@ -152,7 +169,7 @@ def put_webhook(objects: Objects, layout: Layout, delivery: Delivery, event: Job
     if objects.put(key, delivery.body, metadata, if_absent=True):
         return key
     for _ in range(_TRIES_MOST):
-        there = objects.get(key)
+        there = objects.get(key, BODY_BYTES_MOST)
         if there is None:
             is_written = objects.put(key, delivery.body, metadata, if_absent=True)
         else:

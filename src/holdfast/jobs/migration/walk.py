@@ -8,7 +8,7 @@ from holdfast.jobs.migration.dual import Bucket
 from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.errors import Retryable
 from holdfast.ports.clock import Clock
-from holdfast.ports.objects import ObjectEntry
+from holdfast.ports.objects import ObjectEntry, ObjectPage, Objects, every_entry
 
 BATCH: Final = 500  # objects; after a kill, as many are looked at again
 TRIES_MOST: Final = 6
@@ -38,7 +38,7 @@ def batches(bucket: Bucket, again: Again, after: str = "") -> Iterator[list[list
     """The jobs after a key. None is split: the last one of a page may go on in the next."""
     batch: list[list[ObjectEntry]] = []
     objects = 0
-    for job in bucket.layout.jobs(_entries(bucket, again, after)):
+    for job in bucket.layout.jobs(entries(bucket.objects, again, bucket.layout.prefix, after)):
         batch.append(job)
         objects += len(job)
         if objects >= BATCH:
@@ -48,11 +48,15 @@ def batches(bucket: Bucket, again: Again, after: str = "") -> Iterator[list[list
         yield batch
 
 
-def _entries(bucket: Bucket, again: Again, after: str) -> Iterator[ObjectEntry]:
-    while True:
-        start = after
-        page = again(lambda: bucket.objects.page(bucket.layout.prefix, start))  # noqa: B023 -- called at once
-        yield from page.entries
-        if page.is_last or not page.entries:
-            return
-        after = page.entries[-1].key
+def entries(objects: Objects, again: Again, prefix: str, after: str = "") -> Iterator[ObjectEntry]:
+    """Page by page, each with as much patience: of ten thousand pages some fail. Folders are no objects."""
+
+    def page(start: str) -> ObjectPage:
+        return again(lambda: objects.page(prefix, start))
+
+    return (entry for entry in every_entry(page, after) if not _is_folder(entry))
+
+
+def _is_folder(entry: ObjectEntry) -> bool:
+    """What S3's console makes so that an empty folder is shown."""
+    return entry.key.endswith("/") and entry.size_bytes == 0
