@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.main import cli
+from holdfast.entrypoints.simulation import Question
 from holdfast.simulator.checkers.base import Checker
 from holdfast.simulator.process import Process
 
@@ -58,7 +59,10 @@ def test_days_say_how_long_a_seed_is() -> None:
 
 def test_a_plot_is_an_svg_of_the_whole_run(tmp_path: Path) -> None:
     file = tmp_path / "run.svg"
-    assert simulate("--seed", "3", "--plot", str(file)).exit_code == 0
+    result = simulate("--seed", "3", "--plot", str(file), "--json")
+    assert result.exit_code == 0
+    assert result.stderr == f"drawn: {file}\n"
+    assert json.loads(result.stdout)["plot"] == str(file)
     picture = ElementTree.fromstring(file.read_text())  # noqa: S314 -- our own
     words = " ".join(text for text in picture.itertext())
     for word in ("workers", "waiting pods", "CPU", "cost", "actions", "scale-up", "the world heals"):
@@ -77,15 +81,57 @@ def test_a_plot_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         ("--faults", "few"),
         ("--scenario", "unheard-of"),
         ("--seeds", "0"),
+        ("--jobs", "65", "--seeds", "2"),
         ("--days", "0"),
-        ("--seeds", "2", "--plot", "x.svg"),
+        ("--days", "nan"),
         ("--seed", "-1"),
+        ("--plot", "run.png"),
+        ("--only", ", "),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     result = simulate(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--scenario", "spot", "--days", "1"), "--days"),
+        (("--seeds", "2", "--plot", "x.svg"), "--plot"),
+        (("--seeds", "2", "--only", "tick-1@1:lost"), "--only"),
+        (("--seeds", "2", "--story"), "--story"),
+        (("--jobs", "2"), "--jobs"),
+        (("--story", "--json"), "--story"),
+        (("--scenario", "list", "--seeds", "2"), "--seeds"),
+        (("--scenario", "list", "--story"), "--story"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_that_would_not_count_is_refused(arguments: tuple[str, ...], named: str) -> None:
+    result = simulate(*arguments)
+    assert result.exit_code == 2
+    assert named in result.stderr
+    assert result.stdout == ""
+
+
+def test_only_names_faults_that_the_run_has() -> None:
+    names = json.loads(simulate("--seed", "3", "--json").stdout)["fault_names"]
+    alone = json.loads(simulate("--seed", "3", "--only", names[0], "--json").stdout)
+    assert alone["fault_names"] == names[:1]
+    wrong = simulate("--seed", "3", "--only", f"{names[0]},tick-1@9999:lost", "--json")
+    assert wrong.exit_code == 2
+    assert wrong.stdout == ""
+    assert "no such fault in this run: tick-1@9999:lost;" in wrong.stderr
+    assert names[0] not in wrong.stderr.partition(";")[0]
+
+
+def test_only_none_is_the_same_world_without_a_fault() -> None:
+    told = simulate("--seed", "3", "--only", "none")
+    assert told.exit_code == 0
+    assert "; 0 faults" in told.stdout
+    assert Question(3).command([]) == "holdfast simulate --seed 3 --faults wild --only none"
 
 
 def test_the_scenarios_are_listed() -> None:

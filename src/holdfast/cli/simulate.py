@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from holdfast.cli.options import as_json
 from holdfast.cli.output import print_json
+from holdfast.cli.simulate_options import Days, ScenarioName, SvgFile, check_together, names_of
 from holdfast.kernel.errors import NeedsOperator
 
 if TYPE_CHECKING:
@@ -24,37 +24,11 @@ _SHOWN_MOST: Final = 3  # violations that are shrunk and told in full
 _BAR: Final = 30
 
 
-class ScenarioName(click.ParamType[str]):
-    """The name of a scenario, or 'list'."""
-
-    name = "text"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        names = self._names()
-        if value not in names:
-            close = difflib.get_close_matches(value, names, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            self.fail(
-                f"there is no scenario {value!r}; {hint}'holdfast simulate --scenario list' shows all", param, ctx
-            )
-        return value
-
-    def shell_complete(
-        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem[str]]:
-        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
-
-    def _names(self) -> list[str]:
-        from holdfast.simulator.scenarios import SCENARIOS
-
-        return ["list", *SCENARIOS]
-
-
 @click.command("simulate")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The seed, or the first of many.")
 @click.option("--seeds", type=click.IntRange(1), help="How many seeds to search, one after the other.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes for a search.")
-@click.option("--days", type=click.FloatRange(0.1, 365), help="Virtual days for each seed.  [default: 0.25]")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for a search.  [default: 1]")
+@click.option("--days", type=Days(0.1, 365), help="Virtual days for each seed.  [default: 0.25]")
 @click.option(
     "--scenario",
     type=ScenarioName(),
@@ -65,15 +39,15 @@ class ScenarioName(click.ParamType[str]):
     type=click.Choice(["none", "mild", "wild"]),
     help="How much goes wrong.  [default: wild; none for a scenario]",
 )
-@click.option("--only", help="Of the seed's faults only these, by name, separated by commas.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the run into this SVG file.")
+@click.option("--only", help="Of the run's faults only these, by name, separated by commas; 'none' for no fault.")
+@click.option("--plot", type=SvgFile(), metavar="FILE.svg", help="Draw the run into this file.")
 @click.option("--story", is_flag=True, help="Tell everything that happened, line by line.")
 @as_json
 def simulate_command(
     *,
     seed: int,
     seeds: int | None,
-    jobs: int,
+    jobs: int | None,
     days: float | None,
     scenario: str | None,
     faults: str | None,
@@ -95,29 +69,34 @@ def simulate_command(
     from holdfast.simulator.swarm import Faultiness
 
     logging.disable(logging.WARNING)  # the program complains of every fault
+    check_together(
+        {"--seeds": seeds, "--jobs": jobs, "--days": days, "--only": only, "--plot": plot, "--story": story or None},
+        scenario,
+        as_json=as_json,
+    )
     if scenario == "list":
         _list_scenarios(as_json=as_json)
         return
-    if seeds is not None and (plot or only or story):
-        raise click.UsageError("--plot, --only and --story are about one run; leave out --seeds")
     mood = Faultiness(faults or ("none" if scenario else "wild"))
     question = Question(seed, mood, days, scenario)
     if seeds is None:
-        chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
-        _one(question, chosen, plot=plot, story=story, as_json=as_json)
+        _one(question, None if only is None else names_of(only), plot=plot, story=story, as_json=as_json)
     else:
-        _many(question, seeds, jobs, as_json=as_json)
+        _many(question, seeds, jobs or 1, as_json=as_json)
 
 
 def _one(question: Question, only: list[str] | None, *, plot: Path | None, story: bool, as_json: bool) -> None:
     from holdfast.entrypoints.simulation import answer, tallied
 
     outcome = answer(question, only, sampled=plot is not None)
+    if only is not None:
+        _check_names(question, only, outcome)
     if plot is not None:
         _draw(plot, outcome)
     tally = tallied(outcome)
     if as_json:
-        print_json({**tally.shown(), "seed": question.seed, "story": outcome.story.digest()})
+        about = {"seed": question.seed, "story": outcome.story.digest(), "fault_names": outcome.fault_names}
+        print_json({**tally.shown(), **about, **({"plot": str(plot)} if plot else {})})
     else:
         if story:
             for line in outcome.story.lines():
@@ -127,6 +106,23 @@ def _one(question: Question, only: list[str] | None, *, plot: Path | None, story
     if outcome.violations:
         _tell_violation(question, outcome, only)
         sys.exit(1)
+
+
+def _check_names(question: Question, only: list[str], outcome: Outcome) -> None:
+    """Names of faults that the run does not have are an error. Those that only others bring about are told."""
+    from holdfast.entrypoints.simulation import answer
+
+    missing = [name for name in only if name not in outcome.fault_names]
+    if not missing:
+        return
+    all_names = answer(question, stop_at_first=False).fault_names
+    unknown = [name for name in missing if name not in all_names]
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], all_names, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        words = "no such fault" if len(unknown) == 1 else "no such faults"
+        raise click.UsageError(f"--only: {words} in this run: {', '.join(unknown)}; {hint}--json lists fault_names")
+    click.echo(f"did not come about without other faults: {', '.join(missing)}", err=True)
 
 
 def _many(question: Question, seeds: int, jobs: int, *, as_json: bool) -> None:
@@ -190,6 +186,7 @@ def _draw(path: Path, outcome: Outcome) -> None:
         path.write_text(drawn_run(outcome), encoding="utf-8")
     except OSError as error:
         raise NeedsOperator(f"cannot write {path}: {error.strerror}; name another file with --plot") from error
+    click.echo(f"drawn: {path}", err=True)
 
 
 def _list_scenarios(*, as_json: bool) -> None:

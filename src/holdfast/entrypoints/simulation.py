@@ -29,7 +29,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.store import Condition, Item, Store, Table
 from holdfast.ports.store.tables import LOGS
 from holdfast.simulator.calls import Ports
-from holdfast.simulator.faults import DrawnFaults
+from holdfast.simulator.faults import NO_FAULT, DrawnFaults
 from holdfast.simulator.job_life import FleetTold
 from holdfast.simulator.job_plans import GitHubPlan
 from holdfast.simulator.numbers import Numbers
@@ -149,7 +149,7 @@ class Question:
         words = ["holdfast simulate", f"--seed {self.seed}", f"--faults {self.faults}"]
         words += [f"--days {self.days:g}"] if self.days is not None else []
         words += [f"--scenario {self.scenario}"] if self.scenario is not None else []
-        words += [f"--only {','.join(only)}"] if only else []
+        words += [f"--only {','.join(only) or NO_FAULT}"] if only is not None else []
         return " ".join(words)
 
 

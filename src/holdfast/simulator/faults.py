@@ -95,6 +95,7 @@ RATES: Final[Mapping[Kind, float]] = {
     Kind.MACHINE_DIES: 0.10,
 }
 HOOK_RATES: Final[Mapping[Kind, float]] = {Kind.HOOK_LOST: 0.08, Kind.HOOK_LATE: 0.15, Kind.HOOK_TWICE: 0.15}
+NO_FAULT: Final = "none"  # among names of faults: not a single one
 LISTS: Final = frozenset({("machines", "tagged"), ("kube", "nodes"), ("kube", "pods")})
 
 
