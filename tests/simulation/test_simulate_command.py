@@ -12,7 +12,10 @@ from click.testing import CliRunner, Result
 from holdfast.cli.main import cli
 from holdfast.entrypoints.simulation import Question
 from holdfast.simulator.checkers.base import Checker
+from holdfast.simulator.faults import Kind
+from holdfast.simulator.plot_strokes import Scale, thinned
 from holdfast.simulator.process import Process
+from holdfast.simulator.run import Sample
 
 
 def simulate(*arguments: str) -> Result:
@@ -65,8 +68,55 @@ def test_a_plot_is_an_svg_of_the_whole_run(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["plot"] == str(file)
     picture = ElementTree.fromstring(file.read_text())  # noqa: S314 -- our own
     words = " ".join(text for text in picture.itertext())
-    for word in ("workers", "waiting pods", "CPU", "cost", "actions", "scale-up", "the world heals"):
+    panels = (
+        "workers, number",
+        "waiting pods, number",
+        "CPU of the workers, %",
+        "cost, US cents an hour",
+        "jobs at GitHub",
+    )
+    lanes = ("scale-up", "scale-down", "spot notices", *json.loads(result.stdout)["faults_by_kind"])
+    around = ("faults: nothing unsafe may happen", "healed: everything must settle", "hours since the start")
+    for word in (*panels, *lanes, *around, "in service", "every invariant held"):
         assert word in words
+
+
+def test_a_plot_of_jobs_alone_has_no_curves_of_a_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "run.svg"
+    assert simulate("--scenario", "plain-job", "--plot", str(file)).exit_code == 0
+    words = " ".join(ElementTree.fromstring(file.read_text()).itertext())  # noqa: S314 -- our own
+    assert "jobs at GitHub, number" in words
+    assert "no faults" in words
+    assert "workers" not in words
+
+
+@pytest.mark.parametrize(
+    ("value", "whole", "most", "step"),
+    [
+        (9, True, 10, 5),
+        (1, True, 1, 1),
+        (3, True, 3, 1),
+        (100, False, 100, 50),
+        (17.2, False, 20, 5),
+        (0.3, False, 0.3, 0.1),
+    ],
+)
+def test_an_axis_has_room_for_its_curve_and_a_few_round_marks(
+    value: float, whole: bool, most: float, step: float
+) -> None:
+    scale = Scale.of(value, whole=whole)
+    assert scale.most == pytest.approx(most)
+    assert scale.step == pytest.approx(step)
+    assert 2 <= len(scale.marks()) <= 6
+
+
+def test_a_long_run_is_drawn_with_fewer_points_and_keeps_its_peaks_and_faults() -> None:
+    samples = [Sample(number * 60, 2, 0, 9 if number == 777 else 0, 0.5, 0, faults=()) for number in range(2000)]
+    samples[778].faults = (Kind.LOST,)
+    drawn = thinned(samples)
+    assert len(drawn) == 1000
+    assert max(sample.pending for sample in drawn) == 9
+    assert [sample.faults for sample in drawn if sample.faults] == [(Kind.LOST,)]
 
 
 def test_a_plot_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

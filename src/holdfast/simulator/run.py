@@ -53,7 +53,7 @@ class Program(TrackerProgram, Protocol):
 
 @dataclass
 class Sample:
-    """The cluster at one moment, for a plot."""
+    """The cluster and GitHub's jobs at one moment, for a plot; and the kinds of faults since the moment before."""
 
     at_seconds: float
     workers: int
@@ -61,6 +61,9 @@ class Sample:
     pending: int
     cpu: float
     spot: int
+    jobs_open: int = 0
+    jobs_running: int = 0
+    faults: tuple[Kind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,7 @@ class Run:
         self._processes = 0
         self._events = 0
         self.samples: list[Sample] = []
+        self._names_sampled = 0
         self._schedule()
         self._track()
 
@@ -357,6 +361,10 @@ class Run:
     def _sample(self) -> None:
         world, facts = self.world, self.watch.facts
         alive = [machine for machine in facts.machines.values() if machine.gone is None]
+        jobs = [job.status for job in self.github.jobs.values()] if self.github else []
+        faults: Any = self._faults
+        names = faults.names[self._names_sampled :]
+        self._names_sampled += len(names)
         self.samples.append(
             Sample(
                 world.timeline.now().seconds_since(self._start),
@@ -365,6 +373,9 @@ class Run:
                 sum(1 for pod in world.k3s.all_pods() if pod.node is None),
                 world.k3s.cpu() or 0.0,
                 sum(1 for machine in alive if machine.market is Market.SPOT),
+                sum(1 for status in jobs if status != "completed"),
+                sum(1 for status in jobs if status == "in_progress"),
+                tuple(Kind(name.rpartition(":")[2]) for name in names),
             )
         )
 

@@ -41,7 +41,6 @@ class Marks:
 
     actions: list[tuple[str, Instant, Instant | None]] = field(default_factory=list)  # kind, begun, ended
     notices: list[tuple[str, Instant]] = field(default_factory=list)
-    faults: list[tuple[str, Instant]] = field(default_factory=list)
     troubles: list[tuple[str, Instant, float]] = field(default_factory=list)  # what, since when, seconds
 
     def wrote(self, now: Instant, old: Item, new: Item) -> None:
@@ -179,7 +178,6 @@ class Watch:
         self._say("world", f"{what} for {seconds:.0f} s")
 
     def befell(self, by: Process, call: str, what: str) -> None:
-        self.marks.faults.append((what.partition(" ")[0], self.facts.now()))
         self._say(by.name, f"! {what} at {call}")
 
     def healed(self) -> None:
