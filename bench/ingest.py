@@ -2,10 +2,12 @@
 
 The deliveries are 7 to 14 KB: of a hundred, 30 queued, 30 in_progress, 30 completed, 3 waiting, 5 workflow_run, and 2
 that come twice. On SQLite `holdfast serve` stands beside the least that does the same work: uvicorn, one HMAC, msgspec,
-and the same rows by bare SQL in shared transactions. On DynamoDB Local it stands beside itself with boto3 as its
-client. CPU is user and system time of the server process alone: neither the sender's nor DynamoDB's is in it.
+and the same rows by bare SQL in shared transactions; when both are done, what they have stored is compared item by
+item. On DynamoDB Local it stands beside itself with boto3 as its client. CPU is user and system time of the server
+process alone: neither the sender's nor DynamoDB's is in it.
 """
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -23,14 +25,20 @@ from holdfast.adapters.dynamodb_boto3 import Boto3Transport
 from holdfast.adapters.dynamodb_calls import DynamoCalls
 from holdfast.adapters.dynamodb_tables import DynamoTables
 from holdfast.adapters.system_clock import SystemClock
+from holdfast.ports.store import Item
 from holdfast.ports.store.admin import CreateTable
-from holdfast.ports.store.tables import JOB_EVENTS, JOBS, RUNS, TABLES
+from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS, TABLES
 from tests.servers import dynamodb_local
 
 # Rounds, and blocks of a hundred deliveries in each. The system counts CPU in hundredths of a second.
 SQLITE: Final = (9, 20)
 DYNAMODB: Final = (7, 5)
 QUICK: Final = (1, 1)
+
+# Attributes that are each side's own: its clock, its name, its marks.
+_OWN: Final = frozenset(
+    {"SK", "deployments", "dl", "queued_ms", "received_at", "received_by", "rk", "ttl", "updated_at", "waiting_ms"}
+)
 
 SQLITE_CPU_GOAL: Final = ratio_at_most(1.8)
 DYNAMODB_CPU_GOAL: Final = ratio_at_most(1 / 3)
@@ -106,15 +114,27 @@ def _figures(
 
 def _check_rows(*files: Path) -> None:
     """Both have done the same work, or the comparison says nothing."""
-    counts = [_rows(file) for file in files]
-    if counts[0] != counts[1]:
-        raise RuntimeError(f"the two sides did different work: {counts[0]} rows, and {counts[1]}")
+    ours, bare = (_items(file) for file in files)
+    for table, items in ours.items():
+        if len(items) != len(bare[table]):
+            raise RuntimeError(
+                f"the two sides did different work: {table} has {len(items)} and {len(bare[table])} items"
+            )
+        for item, other in zip(items, bare[table], strict=True):
+            if item != other:
+                raise RuntimeError(f"the two sides did different work: {table} has {item}, and {other}")
 
 
-def _rows(file: Path) -> dict[str, int]:
+def _items(file: Path) -> dict[str, list[Item]]:
+    """What is stored of jobs, in one order. Of what tells one process, or one way to count time, from another: that it
+    is there."""
     connection = sqlite3.connect(file)
     try:
-        names = [table.name for table in (JOBS, JOB_EVENTS, RUNS)]
-        return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}  # noqa: S608
+        found = {}
+        for table in (JOBS, JOB_EVENTS, RUNS, DEPLOYMENTS):
+            rows = connection.execute(f"SELECT item FROM {table.name}").fetchall()  # noqa: S608
+            items = [{name: "" if name in _OWN else v for name, v in json.loads(text).items()} for (text,) in rows]
+            found[table.name] = sorted(items, key=lambda item: (item["PK"], item.get("delivery", "")))
+        return found
     finally:
         connection.close()
