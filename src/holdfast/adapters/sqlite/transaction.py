@@ -1,7 +1,7 @@
 """The items of a SQLite file, read and written within one transaction."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from holdfast.adapters.embedded import check_item_size
 from holdfast.adapters.sqlite import items
@@ -17,10 +17,10 @@ from holdfast.adapters.sqlite.schema import (
     table_names,
 )
 from holdfast.kernel.errors import TableProblem
-from holdfast.ports.store import Item, Key, Table
+from holdfast.ports.store import Item, Key, Table, Value
 
 _CONSTRAINT: Final = 19  # SQLite's result code: here, that there is such a key already
-_Columns = tuple[str | int | None, ...]
+_Values = list[str | int | None]
 
 
 class SqliteTransaction:
@@ -41,12 +41,11 @@ class SqliteTransaction:
         text = items.encoded(new)
         check_item_size(new, table, key, text)
         self.writes_begun += 1
-        if old is not None and statements.leave_columns(old, new):
-            # The usual update: no index is touched.
-            self._connection.execute(statements.update_item, (text, key.partition, key.sort or ""))
+        if old is None:
+            sql, columns = statements.insert, statements.columns(new)
         else:
-            sql = statements.insert if old is None else statements.update
-            self._connection.execute(sql, (text, *statements.columns(new), key.partition, key.sort or ""))
+            sql, columns = statements.update(old, new)
+        self._connection.execute(sql, (text, *columns, key.partition, key.sort or ""))
 
     def insert(self, table: Table, key: Key, new: Item) -> bool:
         """Put the item where none is; whether none was. Where one hardly ever is, that saves a read."""
@@ -74,36 +73,46 @@ class SqliteTransaction:
             raise TableProblem(f"table {table.name} is not in the file; run: holdfast tables create") from None
 
 
+class _Column(NamedTuple):
+    """What stands beside an item, for SQLite to find it by: an index key, or when it expires."""
+
+    name: str
+    attribute: str
+    made_of: Callable[[Value], str | int | None]
+
+
 class _Statements:
     """What is said to one table. Made from the table as it lies in the file, so that all its columns are kept up."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         layout = layout_of(connection, name)
-        self._ttl = layout.ttl if layout else None
-        self._attributes = attributes_with_columns(connection, name)
-        self._watched = (*self._attributes, self._ttl) if self._ttl else self._attributes
-        columns = ["item", "expires", *map(column_of, self._attributes)]
-        table = quoted(name)
-        marks = ", ".join("?" * (len(columns) + 2))
-        where = "WHERE pk = ? AND sk = ?"
-        self.insert = f"INSERT INTO {table} ({', '.join(columns)}, pk, sk) VALUES ({marks})"  # noqa: S608 -- quoted
-        self.update = f"UPDATE {table} SET {_assigned(columns)} {where}"  # noqa: S608 -- the names are quoted
-        self.update_item = f"UPDATE {table} SET item = ? {where}"  # noqa: S608 -- the name is quoted
-        self.delete = f"DELETE FROM {table} {where}"  # noqa: S608 -- the name is quoted
+        keys = attributes_with_columns(connection, name)
+        expires = [_Column("expires", layout.ttl, expiry)] if layout and layout.ttl else []
+        self._columns = (*expires, *[_Column(column_of(attribute), attribute, key_value) for attribute in keys])
+        self._table = quoted(name)
+        self._updates: dict[tuple[_Column, ...], str] = {}  # by the columns that they change
+        names = ["item", *[column.name for column in self._columns], "pk", "sk"]
+        marks = ", ".join("?" * len(names))
+        self.insert = f"INSERT INTO {self._table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 -- quoted
+        self.delete = f"DELETE FROM {self._table} WHERE pk = ? AND sk = ?"  # noqa: S608 -- the name is quoted
 
-    def columns(self, item: Item) -> _Columns:
-        """What stands beside the item: its expiry, and its index keys."""
-        expires = expiry(item.get(self._ttl)) if self._ttl else None
-        return (expires, *[key_value(item.get(attribute)) for attribute in self._attributes])
+    def columns(self, item: Item) -> _Values:
+        return [column.made_of(item.get(column.attribute)) for column in self._columns]
 
-    def leave_columns(self, old: Item, new: Item) -> bool:
-        """Whether the change leaves all of that as it is. An update keeps the very values that it does not change."""
-        for attribute in self._watched:
-            before, after = old.get(attribute), new.get(attribute)
-            if before is not after and (before != after or type(before) is not type(after)):
-                return False
-        return True
+    def update(self, old: Item, new: Item) -> tuple[str, _Values]:
+        """What makes one of the other. An index that SQLite is not told of is not touched; mostly none has changed."""
+        changed = [each for each in self._columns if _differ(old.get(each.attribute), new.get(each.attribute))]
+        return self._update_of(tuple(changed)), [each.made_of(new.get(each.attribute)) for each in changed]
+
+    def _update_of(self, columns: tuple[_Column, ...]) -> str:
+        sql = self._updates.get(columns)
+        if sql is None:
+            assigned = ", ".join(f"{name} = ?" for name in ("item", *[column.name for column in columns]))
+            sql = f"UPDATE {self._table} SET {assigned} WHERE pk = ? AND sk = ?"  # noqa: S608 -- the names are quoted
+            self._updates[columns] = sql
+        return sql
 
 
-def _assigned(columns: Iterable[str]) -> str:
-    return ", ".join(f"{column} = ?" for column in columns)
+def _differ(before: Value, after: Value) -> bool:
+    """An update keeps the very values that it does not change."""
+    return before is not after and (before != after or type(before) is not type(after))
