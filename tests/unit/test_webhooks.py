@@ -1,5 +1,6 @@
 """The webhook endpoint, as GitHub and as strangers see it: over the whole web application, and through Lambda."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.memory import memory_store
+from holdfast.console.webhooks import BODY_SECONDS_MOST, ROOM_BYTES, SMALL_BYTES, Webhooks
+from holdfast.console.webhooks import Answer as WebhookAnswer
 from holdfast.entrypoints import lambda_handlers
 from holdfast.entrypoints.lambda_handlers import github_webhook
 from holdfast.entrypoints.webhooks import webhook_secrets
@@ -160,6 +163,63 @@ def test_a_body_that_becomes_too_large_is_not_read_to_its_end(endpoint: Endpoint
 def test_an_odd_length_is_no_reason_to_fail(endpoint: Endpoint, length: str) -> None:
     """What counts is what comes."""
     assert endpoint.send(QUEUED, {"content-length": length}).status in (200, 413)
+
+
+def asked_at_once(webhooks: Webhooks, *bodies: tuple[list[bytes], bool]) -> list[int]:
+    """Requests under way together, each with the chunks of its body; the status of each that was answered.
+
+    One whose body does not end sends nothing more and keeps the connection. Afterwards all of them are gone.
+    """
+    statuses: list[int] = []
+
+    async def one(chunks: list[bytes], ends: bool) -> None:
+        coming = iter(chunks)
+        left = len(chunks)
+
+        async def receive() -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": next(coming), "more_body": left > 0 or not ends}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        await webhooks({"type": "http", "method": "POST", "headers": []}, receive, send)
+
+    async def all_of_them() -> None:
+        tasks = [asyncio.create_task(one(*body)) for body in bodies]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await asyncio.gather(*(task for task, (_, ends) in zip(tasks, bodies, strict=True) if ends))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(all_of_them())
+    return sorted(statuses)
+
+
+def taking_all(**options: Any) -> Webhooks:
+    return Webhooks(lambda requests: [WebhookAnswer(200, {})] * len(requests), BODY_BYTES_MOST, **options)
+
+
+def test_a_body_that_does_not_come_is_waited_for_no_longer_than_github_would() -> None:
+    assert BODY_SECONDS_MOST <= 30
+    assert asked_at_once(taking_all(body_seconds=0), ([b"{"], False)) == [408]
+
+
+def test_large_bodies_of_strangers_do_not_fill_the_memory_and_usual_ones_find_room() -> None:
+    """Nobody knows who sends before the whole body is there."""
+    megabyte = b"x" * 1024 * 1024
+    webhooks = taking_all(room_bytes=3 * len(megabyte))
+    holding = [([megabyte], False)] * 3
+    assert asked_at_once(webhooks, *holding, ([megabyte], True), ([b"x" * SMALL_BYTES], True)) == [200, 503]
+    assert asked_at_once(webhooks, *holding, ([megabyte], True)) == [503]
+    assert asked_at_once(webhooks, ([megabyte], True), ([megabyte], True)) == [200, 200], "all room was given back"
+    assert ROOM_BYTES >= 4 * BODY_BYTES_MOST
 
 
 def test_a_sender_that_hangs_up_leaves_nothing(endpoint: Endpoint) -> None:

@@ -175,7 +175,7 @@ WEBHOOK: Final = Call(
     "A webhook of GitHub's, as it sends it. 200: its effect is durable, or it has none, and it need not come again.",
     "webhook-taken",
     headers=("X-GitHub-Event", "X-GitHub-Delivery", "X-Hub-Signature-256"),
-    errors=(400, 401, 413, 415, 503),
+    errors=(400, 401, 408, 413, 415, 503),
 )
 CALLS: Final = (
     Call("get", "/api/cluster", "What the cluster is doing, and the last tick's rules.", "cluster"),
@@ -218,6 +218,7 @@ _MEANINGS: Final = {
     401: "The token, or the signature, is missing or wrong.",
     403: "Readers may only look, and other sites may not even ask.",
     404: "It is not known, or has expired.",
+    408: "The body did not come in time.",
     413: "The body is too large.",
     415: "The body is not JSON, or is encoded.",
     503: "The store does not answer, or an operator is needed.",

@@ -17,6 +17,13 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+BODY_SECONDS_MOST: Final = 30.0  # GitHub itself waits for ten, its Enterprise Server for thirty
+# Nobody is known before the whole body is there. What strangers send may lie about, but not fill the memory with it;
+# a body of the usual size, about 10 KB, always finds room.
+ROOM_BYTES: Final = 128 * 1024 * 1024
+SMALL_BYTES: Final = 64 * 1024
+_AGAIN_SECONDS: Final = b"10"
+_CLOSE: Final = (b"connection", b"close")  # the rest is not read, so the connection cannot be used again
 _NUMBER: Final = re.compile("[0-9]+")
 _DIGITS_MOST: Final = 18
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -61,10 +68,20 @@ def error_answer(status: int, code: str, message: str, *headers: tuple[bytes, by
 class Webhooks:
     """`take` may block, and is called from so many threads; it raises nothing that it expects."""
 
-    def __init__(self, take: Take, most_bytes: int, threads: Threads = FOR_CALLS) -> None:
+    def __init__(
+        self,
+        take: Take,
+        most_bytes: int,
+        threads: Threads = FOR_CALLS,
+        *,
+        body_seconds: float = BODY_SECONDS_MOST,
+        room_bytes: int = ROOM_BYTES,
+    ) -> None:
         self._take = take
         self._most_bytes = most_bytes
         self._threads = threads
+        self._body_seconds = body_seconds
+        self._room_bytes = room_bytes  # for what bodies have beyond the usual size, all of them together
         self._started = 0
         self._line: SimpleQueue[_Waiting] = SimpleQueue()
 
@@ -88,21 +105,41 @@ class Webhooks:
         if _is_more(headers.get("content-length", ""), self._most_bytes):
             return self._too_large()
         body = bytearray()
+        try:
+            refusal = await self._read_in_time(receive, body)
+            return refusal or await self._taken((headers, bytes(body)))
+        finally:
+            self._room_bytes += _beyond_usual(len(body))
+
+    async def _read_in_time(self, receive: Receive, body: bytearray) -> Answer | None:
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                return await self._read(receive, body)
+        except TimeoutError:
+            return error_answer(408, "too_slow", f"the body did not come within {self._body_seconds:g} s", _CLOSE)
+
+    async def _read(self, receive: Receive, body: bytearray) -> Answer | None:
+        """Read the body into `body`; why it was not read to its end, if it was not."""
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return error_answer(400, "bad_request", "the body ended early")
+            before = _beyond_usual(len(body))
             body += message.get("body", b"")
+            self._room_bytes -= _beyond_usual(len(body)) - before
             if len(body) > self._most_bytes:
                 return self._too_large()
+            if before < _beyond_usual(len(body)) and self._room_bytes < 0:
+                return self._no_room()
             if not message.get("more_body"):
-                break
-        return await self._taken((headers, bytes(body)))
+                return None
 
     def _too_large(self) -> Answer:
-        # The rest is not read, so the connection cannot be used again.
-        message = f"a body has at most {self._most_bytes} bytes"
-        return error_answer(413, "too_large", message, (b"connection", b"close"))
+        return error_answer(413, "too_large", f"a body has at most {self._most_bytes} bytes", _CLOSE)
+
+    def _no_room(self) -> Answer:
+        again = (b"retry-after", _AGAIN_SECONDS)
+        return error_answer(503, "unavailable", "too many large bodies are under way; send it again", again, _CLOSE)
 
     # The line
 
@@ -149,6 +186,10 @@ def _answer_all(told: Sequence[tuple[asyncio.Future[Answer], Answer | Exception]
             future.set_exception(answer)
         else:
             future.set_result(answer)
+
+
+def _beyond_usual(length_bytes: int) -> int:
+    return max(0, length_bytes - SMALL_BYTES)
 
 
 def _is_more(length: str, most: int) -> bool:
