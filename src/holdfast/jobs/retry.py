@@ -5,8 +5,8 @@
                           └────── the day is full ─▶ refused
 
 The claim is a conditional write on the run, made before GitHub is asked. Whoever finds `intended` cannot know whether
-GitHub was asked: it reads the run's attempt first, and asks only if that has not moved. The jobs of the next attempt
-get on-demand machines.
+GitHub was asked: it takes the claim over, reads the run's attempt, and asks only if that has not moved. The jobs of the
+next attempt get on-demand machines.
 
 The day's cap is counted after the claim, by name: whoever takes up a claim counts it no second time.
 """
@@ -112,7 +112,7 @@ def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now
     if retry.get("state") == INTENDED:
         if now.seconds_since(Instant.from_iso(retry["at"])) < RESUME_SECONDS:
             return Decision(Verdict.NOT_YET, "another process is at it")
-        return _carried_out(store, github, key, run, policy, now, is_resumed=True)
+        return _resumed(store, github, key, run, policy, now)
     decision = decided(run, key, _failed_jobs(store, key, run), policy, now)
     if decision.verdict is not Verdict.RETRY:
         return decision
@@ -142,6 +142,16 @@ def _claimed(
     except WriteConflict:
         return Decision(Verdict.NOT_YET, "another process is at it")
     return _carried_out(store, github, key, run, policy, now, is_resumed=False)
+
+
+def _resumed(store: Store, github: GitHub, key: RunKey, run: Item, policy: RetryPolicy, now: Instant) -> Decision:
+    """Take the claim over. Of two who ask GitHub, one is refused, and might settle it as if both were."""
+    claim = {**run["retry"], "at": now.iso()}
+    try:
+        run = store.update(RUNS, key.item, attr("retry").set_to(claim), attr("retry").equals(run["retry"])).new
+    except WriteConflict:
+        return Decision(Verdict.NOT_YET, "another process is at it")
+    return _carried_out(store, github, key, run, policy, now, is_resumed=True)
 
 
 def _carried_out(

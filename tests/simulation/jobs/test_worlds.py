@@ -105,3 +105,8 @@ def test_seed_121_a_day_that_is_full_is_told_on_the_run_that_it_held_back() -> N
 def test_seed_455_a_claim_that_another_sweep_came_upon_is_settled() -> None:
     """RunDoneOnce: of two sweeps at once, the slower one took the other's claim for its end, and dropped the note."""
     assert told(Run(HoldfastProgram(), busy(455, organisations=8)).outcome()) == []
+
+
+def test_seed_699_two_sweeps_that_take_up_a_claim_do_not_settle_it_as_refused() -> None:
+    """RetryOnDemand: one had it run again; the other was refused for that, said so, and the jobs got spot machines."""
+    assert told(Run(HoldfastProgram(), busy(699, organisations=8)).outcome()) == []

@@ -243,6 +243,34 @@ def test_a_claim_of_another_process_is_left_alone_for_a_while() -> None:
     assert stage.run.attempt == 1
 
 
+def test_two_who_take_up_a_claim_at_once_do_not_settle_it_as_refused() -> None:
+    """One of them has it run again and dies; the other, refused for that, would say that it was not."""
+    stage = Stage()
+    stage.end()
+
+    def killed_at(method: str, when: Moment) -> Gate:
+        def die(call: PortCall, moment: Moment) -> None:
+            if call.method == method and moment is when:
+                raise Killed
+
+        return Gate(die)
+
+    with pytest.raises(Killed):
+        stage.consider(gate=killed_at("rerun_failed_jobs", Moment.BEFORE))
+    stage.clock.sleep(RESUME_SECONDS + 1)
+
+    def meanwhile(call: PortCall, moment: Moment) -> None:
+        if call.port == "github" and call.method == "run" and moment is Moment.AFTER:
+            with suppress(Killed):
+                stage.consider(gate=killed_at("rerun_failed_jobs", Moment.AFTER))
+
+    stage.consider(gate=Gate(meanwhile))
+    stage.clock.sleep(RESUME_SECONDS + 1)
+    stage.consider()
+    assert stage.run.attempt == 2
+    assert (queries.run(stage.store, stage.key) or {})["retry"]["state"] == "requested"
+
+
 def test_a_job_that_ended_well_before_its_machine_was_gone_does_not_hide_one_that_did_not() -> None:
     stage = Stage()
     stage.end(("success", True), ("failure", True))
