@@ -268,6 +268,13 @@ def test_what_is_not_known_is_404(world: JobWorld) -> None:
     assert world.get("/api/jobs/1")[0] == 404
 
 
+def test_the_largest_id_that_is_taken_in_can_be_asked_for(world: JobWorld) -> None:
+    largest = 2**63 - 1
+    world.take(delivery("workflow_job", job_payload("queued", job_id=largest), CREATED))
+    assert world.get(f"/api/jobs/{INSTALLATION_ID}/{largest}")[1]["job_id"] == largest
+    assert "is not a number" in refused(world.get(f"/api/jobs/{INSTALLATION_ID}/{largest + 1}"), 400)
+
+
 def test_a_jobs_history_is_told_in_its_order(world: JobWorld) -> None:
     world.job(JOB_ID, "queued", "in_progress")
     world.schedule()

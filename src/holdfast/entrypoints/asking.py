@@ -18,14 +18,15 @@ from holdfast.kernel.text import cut
 TEXT_MOST: Final = 1000
 CURSOR_MOST: Final = 8000
 # ASCII digits alone: int() would take other alphabets' as well, and any number of them.
-_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_NUMBER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
+_NUMBER_MOST: Final = 2**63 - 1  # of GitHub's ids: what can be stored can be asked for
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _WORD: Final = re.compile(r"[a-z_]{1,40}", re.ASCII)
 
 
 def number(name: str, text: str) -> int:
     """An id, an attempt or a count."""
-    if not _NUMBER.fullmatch(text):
+    if not _NUMBER.fullmatch(text) or int(text) > _NUMBER_MOST:
         raise BadRequest(f"{name} {cut(text)!r} is not a number; for example 12345678")
     return int(text)
 

@@ -32,9 +32,10 @@ REVIEWS_MOST: Final = 256
 def place_of(environment: str, job_name: str) -> str:
     """What a review and a job's deployment have in common, in eight characters: a run's item may hold hundreds.
 
-    Without a job's name only the first three: the environment.
+    Without a job's name only the first three: the environment. Names count as far as a job's item keeps them.
     """
-    return short_mark(environment)[:3] + (short_mark(job_name)[:5] if job_name else "")
+    job = bounds.bounded(job_name)
+    return short_mark(bounds.bounded(environment))[:3] + (short_mark(job)[:5] if job else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,9 @@ def reviews_of(delivery: Delivery, payload: ReviewPayload, received_at: Instant)
     began = parsed(run.run_started_at) or parsed(run.created_at) or received_at
     at = sent_at(delivery.id, began, parsed(run.updated_at) or began)
     named = payload.workflow_job_runs or ([payload.workflow_job_run] if payload.workflow_job_run else [])
-    jobs = {(job.name or "", job.environment or payload.environment or "") for job in named[:REVIEWS_MOST]}
+    jobs = {(job.name or "", job.environment or payload.environment or "") for job in named}
+    if len(jobs) > REVIEWS_MOST:
+        jobs = {("", where) for _, where in jobs}  # GitHub lets people decide by environment, never by job
     if not jobs:
         jobs = {("", payload.environment or "")}
-    return key, [Review(payload.action, at, place_of(where, name)) for name, where in sorted(jobs)]
+    return key, [Review(payload.action, at, place_of(where, name)) for name, where in sorted(jobs)[:REVIEWS_MOST]]

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
-from holdfast.jobs.deployment import is_held_back
+from holdfast.jobs.deployment import REVIEWS_MOST, is_held_back
 from holdfast.jobs.ingest import INSTALLATIONS, Tracker, installations
 from holdfast.jobs.internal import InternalEvent, InternalType
 from holdfast.jobs.job import MARKS_MOST
@@ -311,6 +311,28 @@ def test_a_review_that_comes_first_is_kept_until_its_deployment_does(store: Stor
     assert store.get(DEPLOYMENTS, DEPLOYMENT.item) is None
     tracker.receive(job("waiting", 2, deployment=DEPLOYMENT.deployment_id))
     assert item(store, DEPLOYMENTS, DEPLOYMENT.item)["status"] == "approved"
+
+
+def test_a_review_of_names_that_are_stored_in_part_finds_its_deployment(store: Store) -> None:
+    """An environment's name may have 255 characters, and a matrix makes long names of jobs."""
+    name, environment = "test (" + "x" * 300 + ")", "e" * 255
+    tracker = tracker_on(store)
+    payload = job_payload("waiting", deployment=DEPLOYMENT.deployment_id, name=name)
+    payload["deployment"]["environment"] = environment
+    tracker.receive(delivery("workflow_job", payload, CREATED.plus(2)))
+    named = [{"name": name, "environment": environment}]
+    tracker.receive(review("approved", 9, environment=environment, workflow_job_runs=named))
+    assert item(store, DEPLOYMENTS, DEPLOYMENT.item)["status"] == "approved"
+
+
+def test_a_review_of_more_jobs_than_a_run_keeps_decides_all_of_the_environment(store: Store) -> None:
+    tracker = tracker_on(store)
+    named = [{"name": f"other {number:03}", "environment": "production"} for number in range(REVIEWS_MOST)]
+    named += [{"name": sample("workflow_job")["workflow_job"]["name"], "environment": "production"}]
+    tracker.receive(review("approved", 9, environment="production", workflow_job_runs=named))
+    tracker.receive(job("waiting", 2, deployment=DEPLOYMENT.deployment_id))
+    assert item(store, DEPLOYMENTS, DEPLOYMENT.item)["status"] == "approved"
+    assert len(item(store, RUNS, RUN.item)["reviews"]) == 1
 
 
 def test_a_review_of_another_job_or_environment_decides_nothing(store: Store) -> None:
