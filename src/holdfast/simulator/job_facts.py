@@ -1,6 +1,6 @@
 """What is true of GitHub's jobs, and what of it was told, claimed and asked for; kept up event by event."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,29 +33,46 @@ class JobFacts:
     plan: GitHubPlan
     interrupted: set[JobId] = field(default_factory=set)  # their spot machines were taken
     told: set[tuple[str, str]] = field(default_factory=set)  # job and delivery, in the history
-    claimed: set[Attempt] = field(default_factory=set)
+    claimed: dict[Attempt, Instant] = field(default_factory=dict)
     run_again: dict[Attempt, Instant] = field(default_factory=dict)  # by the tracker: GitHub did so
 
     def event_written(self, entry: Item) -> None:
         self.told.add((entry["PK"], entry.get("delivery", "")))
 
-    def run_written(self, item: Item) -> None:
+    def run_written(self, item: Item, at: Instant) -> None:
         if "retry" in item:
             _, run, attempt = item["PK"].split("#")
-            self.claimed.add((RunId(int(run)), int(attempt)))
+            self.claimed.setdefault((RunId(int(run)), int(attempt)), at)
 
-    def run_again_on(self, day: str, run: SimRun, *, at_least: bool) -> int:
-        """How many runs of its repository the tracker had run again that day.
+    def run_again_on(self, day: str, run: SimRun) -> int:
+        """How many runs of its repository the tracker surely had run again that day.
 
-        Its clock may be off by an hour. Around midnight the day is one of two: `at_least` leaves those out.
+        Its clock may be off by an hour, so around midnight the day is one of two, and it is not sure.
         """
-        found = 0
-        for (run_id, _), at in self.run_again.items():
+        return sum(days_between(at, at) == {day} for at in self._of_repository(run, self.run_again))
+
+    def counted_on(self, day: str, run: SimRun) -> int:
+        """How many runs of its repository the tracker may have counted that day.
+
+        Where GitHub did not answer and somebody else had it run again, nobody can tell who did: it counts.
+        """
+        counted = {
+            (run_id, attempt): at
+            for (run_id, attempt), at in self.claimed.items()
+            if self.github.runs[run_id].attempt > attempt and not self._is_held_back(run_id, attempt)
+        }
+        found = self._of_repository(run, counted | self.run_again)
+        return sum(day in days_between(at, at) for at in found)
+
+    def _of_repository(self, run: SimRun, attempts: Mapping[Attempt, Instant]) -> Iterator[Instant]:
+        for (run_id, _), at in attempts.items():
             other = self.github.runs[run_id]
-            days = days_between(at, at)
-            is_that_day = days == {day} if at_least else day in days
-            found += is_that_day and (other.installation, other.repository) == (run.installation, run.repository)
-        return found
+            if (other.installation, other.repository) == (run.installation, run.repository):
+                yield at
+
+    def _is_held_back(self, run_id: RunId, attempt: int) -> bool:
+        retry = self.run_item(self.github.runs[run_id], attempt).get("retry", {})
+        return retry.get("state") == "refused" and "AUTO_RETRY_DAILY" in retry.get("because", "")
 
     def is_told(self, job: SimJob, delivery: str) -> bool:
         key = self.key_of(job)

@@ -137,7 +137,7 @@ class Watch:
             jobs.event_written(new)
         else:
             if event == "run_written":
-                jobs.run_written(new)
+                jobs.run_written(new, self.facts.now())
             said = [name for name in _SAID if before.get(name) != new.get(name)]
             if said:
                 told = changes({name: before.get(name) for name in said}, {name: new.get(name) for name in said})

@@ -97,7 +97,7 @@ def test_seed_121_a_day_that_is_full_is_told_on_the_run_that_it_held_back() -> N
     assert told(run.outcome()) == []
     jobs = run.watch.facts.jobs
     assert jobs is not None
-    [(run_id, attempt)] = jobs.claimed - set(jobs.run_again)
+    [(run_id, attempt)] = jobs.claimed.keys() - jobs.run_again.keys()
     refused = jobs.run_item(jobs.github.runs[run_id], attempt)
     assert refused["retry"]["because"] == "today's cap of its repository is reached: AUTO_RETRY_DAILY=20"
 
@@ -110,3 +110,8 @@ def test_seed_455_a_claim_that_another_sweep_came_upon_is_settled() -> None:
 def test_seed_699_two_sweeps_that_take_up_a_claim_do_not_settle_it_as_refused() -> None:
     """RetryOnDemand: one had it run again; the other was refused for that, said so, and the jobs got spot machines."""
     assert told(Run(HoldfastProgram(), busy(699, organisations=8)).outcome()) == []
+
+
+def test_seed_1037_a_day_is_full_although_somebody_else_had_one_of_its_runs_run_again() -> None:
+    """RetryLive: it was claimed and counted, GitHub refused it since a person had been quicker, and it counts."""
+    assert told(Run(HoldfastProgram(), busy(1037, organisations=14)).outcome()) == []

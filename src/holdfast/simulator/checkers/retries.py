@@ -67,7 +67,7 @@ class RetryCapped(JobChecker):
 
     def ran_again(self, by: Process, run: SimRun, attempt: int) -> None:
         today = self.facts.now().date()
-        count = self.jobs.run_again_on(today, run, at_least=True)
+        count = self.jobs.run_again_on(today, run)
         if count > RETRIES_EACH_DAY_MOST:
             self.fail(by, f"run {run.id} is the {count}th of {run.repository} that was run again on {today}")
 
@@ -103,7 +103,7 @@ class RetryLive(JobChecker):
     def _is_day_full(self, run: SimRun) -> bool:
         """Whether the cap was reached on a day on which it may have been looked at."""
         days = days_between(run.updated or run.created, self.facts.now())
-        return any(self.jobs.run_again_on(day, run, at_least=False) >= RETRIES_EACH_DAY_MOST for day in days)
+        return any(self.jobs.counted_on(day, run) >= RETRIES_EACH_DAY_MOST for day in days)
 
 
 CHECKERS: tuple[type[Checker], ...] = (RunDoneOnce, RetryOnce, RetryJust, RetryCapped, RetryOnDemand, RetryLive)
