@@ -18,10 +18,13 @@ from holdfast.adapters.sqlite import sqlite_store
 from holdfast.console.jobs_api import EVENT_BYTES_MOST
 from holdfast.console.openapi import CALLS
 from holdfast.console.schemas import document
+from holdfast.jobs.internal import InternalEvent, InternalType
+from holdfast.jobs.keys import JobKey, RunKey
 from holdfast.kernel.errors import StoreUnavailable
-from holdfast.ports.store import PutItem, Store
+from holdfast.kernel.ids import InstallationId, JobId, RunId
+from holdfast.ports.store import PutItem, Store, attr
 from holdfast.ports.store.admin import CreateTable
-from holdfast.ports.store.tables import JOBS, TABLES
+from holdfast.ports.store.tables import JOBS, RUNS, TABLES
 from tests.clocks import StillClock
 from tests.contracts.backends import dynamodb_calls
 from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, REPOSITORY, RUN_ID, delivery, job_payload, sample
@@ -299,6 +302,18 @@ def test_a_job_is_explained_in_words(world: JobWorld) -> None:
     assert told["lines"][0] == "waiting since 2026-01-15T10:00:10Z"
     assert "waits for an approval" in told["because"]
     assert told["is_stuck"] is False
+
+
+def test_a_job_that_spot_took_down_is_explained_with_what_became_of_its_run(world: JobWorld) -> None:
+    key = JobKey(InstallationId(INSTALLATION_ID), JobId(JOB_ID))
+    world.job(JOB_ID, "queued", "in_progress", "completed", conclusion="failure")
+    world.schedule()
+    world.tracker.tell(InternalEvent(key, InternalType.INTERRUPTED, CREATED.plus(15)))
+    refused_for_today = {"state": "refused", "because": "today's cap is reached"}
+    run = RunKey(InstallationId(INSTALLATION_ID), RunId(RUN_ID), 1)
+    world.store.update(RUNS, run.item, attr("retry").set_to(refused_for_today))
+    told = checked("job-explained", world.get(f"{JOB}/explain"))
+    assert told["next"] == "nothing; it is not run again: today's cap is reached"
 
 
 def test_a_run_has_its_jobs_page_by_page(world: JobWorld) -> None:

@@ -131,7 +131,9 @@ class Tracking:
         if "deployment_id" in job:
             gate = DeploymentKey(key.installation_id, DeploymentId(int(job["deployment_id"])))
             deployment = self._store.get(DEPLOYMENTS, gate.item)
-        words = explained(job, deployment, self._clock.now(), self._patience)
+        is_lost = bool(job.get("was_interrupted")) and "GSI3-PK" in job
+        run = queries.run(self._store, run_key_of(job["GSI3-PK"])) if is_lost else None
+        words = explained(job, deployment, self._clock.now(), self._patience, run)
         ids = {"installation_id": key.installation_id, "job_id": key.job_id}
         return {**ids, **asdict(words), "lines": words.lines()}
 

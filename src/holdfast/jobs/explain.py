@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.jobs.durations import Moments, moments_of
 from holdfast.jobs.facts import Status
+from holdfast.jobs.retry import was_taken_down
 from holdfast.jobs.stuck import Patience, seconds_there
 from holdfast.jobs.views import repository_of
 from holdfast.kernel.instants import Instant
@@ -24,8 +25,10 @@ class Explanation:
         return [first + (" (stuck)" if self.is_stuck else ""), self.because, f"Next: {self.next}"]
 
 
-def explained(job: Item, deployment: Item | None, now: Instant, patience: Patience) -> Explanation:
-    """What can be said of the job. `deployment` is the one that it waits for, where it has one."""
+def explained(
+    job: Item, deployment: Item | None, now: Instant, patience: Patience, run: Item | None = None
+) -> Explanation:
+    """What can be said of the job. `deployment` is the one that it waits for, `run` its run: where there are any."""
     status = job.get("status")
     moments = moments_of(job)
     if status not in set(Status) or "created_at" not in job:
@@ -45,7 +48,7 @@ def explained(job: Item, deployment: Item | None, now: Instant, patience: Patien
         case Status.IN_PROGRESS:
             found = _in_progress(job, moments)
         case Status.COMPLETED:
-            return _completed(job, moments)
+            return _completed(job, moments, run)
     is_stuck = seconds_there(job, Status(status), now) > patience.seconds(Status(status))
     return Explanation(found.status, found.since, found.because, found.next, is_stuck)
 
@@ -100,7 +103,7 @@ def _in_progress(job: Item, moments: Moments) -> Explanation:
     return Explanation("in_progress", _iso(moments.started), because + ".", following)
 
 
-def _completed(job: Item, moments: Moments) -> Explanation:
+def _completed(job: Item, moments: Moments, run: Item | None) -> Explanation:
     conclusion = cut(str(job.get("conclusion", "unknown")))
     if moments.started is None:
         because = f"It ended as {conclusion} without ever running."
@@ -109,7 +112,25 @@ def _completed(job: Item, moments: Moments) -> Explanation:
     if job.get("interrupted_attempt", 0) >= job.get("scheduling_attempt", 1):
         because += " EC2 had taken its machine away."
     repository = repository_of(job) or "its repository"
-    return Explanation("completed", _iso(moments.completed), because, f"nothing; {repository} has the log for a while")
+    following = f"nothing; {repository} has the log for a while"
+    if was_taken_down(job):
+        following = _after_interruption(run or {})
+    return Explanation("completed", _iso(moments.completed), because, following)
+
+
+def _after_interruption(run: Item) -> str:
+    """What becomes of the run: it may be run again, on machines that EC2 does not take."""
+    retry = run.get("retry", {})
+    match retry.get("state"):
+        case "requested":
+            return "nothing; GitHub was asked to run what failed again, on on-demand machines"
+        case "intended":
+            return "GitHub is asked to run what failed again, on on-demand machines"
+        case "refused":
+            return f"nothing; it is not run again: {cut(str(retry.get('because', 'GitHub refused')), 200)}"
+    if run.get("open"):
+        return "when the other jobs of its run have ended, what failed may be run again, on on-demand machines"
+    return "what failed of its run may be run again, on on-demand machines, if EC2 took the machines of all that failed"
 
 
 def _iso(moment: Instant | None) -> str | None:

@@ -24,8 +24,8 @@ def told(*events: JobEvent) -> Item:
 SOON = CREATED.plus(60)
 
 
-def said(job: Item, deployment: Item | None = None, now: Instant = SOON) -> str:
-    return " ".join(explained(job, deployment, now, Patience()).lines())
+def said(job: Item, deployment: Item | None = None, now: Instant = SOON, run: Item | None = None) -> str:
+    return " ".join(explained(job, deployment, now, Patience(), run).lines())
 
 
 def test_a_queued_job() -> None:
@@ -66,6 +66,26 @@ def test_a_running_job() -> None:
 def test_a_job_that_ended() -> None:
     assert "ended as success after running for 59 s" in said(told(*STORIES["plain"]()))
     assert "ended as skipped without ever running" in said(told(*STORIES["skipped"]()))
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (None, "may be run again"),
+        ({"open": {9}}, "Next: when the other jobs of its run have ended"),
+        ({"done": {1}}, "Next: what failed of its run may be run again, on on-demand machines"),
+        ({"retry": {"state": "intended"}}, "Next: GitHub is asked to run what failed again"),
+        ({"retry": {"state": "requested"}}, "Next: nothing; GitHub was asked to run what failed again"),
+        ({"retry": {"state": "refused", "because": "the day is full"}}, "it is not run again: the day is full"),
+    ],
+)
+def test_a_job_that_spot_took_down_says_what_becomes_of_its_run(run: Item | None, words: str) -> None:
+    queued, scheduled, attached, started = STORIES["plain"]()[:4]
+    taken = internal(InternalType.INTERRUPTED, 40)
+    lost = told(queued, scheduled, attached, started, taken, webhook("completed", 90, started=31, conclusion="failure"))
+    assert words in said(lost, run=run)
+    well = told(queued, scheduled, attached, started, taken, webhook("completed", 90, started=31))
+    assert "Next: nothing; " in said(well, run=run)
 
 
 def test_a_job_that_no_webhook_has_named() -> None:
