@@ -63,6 +63,13 @@ MUTANTS: Final = [
     ("Spot", "CLOSELAST = FALSE", "NoLostReplacement"),
     ("Spot", "LOOKHELD = FALSE", "MaxKept"),
     ("SpotHints", "HINTWAITS = FALSE", "RebalanceMild"),
+    ("Opening", "STORED = FALSE", "StaysOrGoes"),
+    ("Opening", "PHASECAS = FALSE", "StaysOrGoes"),
+    ("Opening", "NOTICECAS = FALSE", "SafeTerminate"),
+    ("Opening", "MARKED = FALSE", "SafeTerminate"),
+    ("Opening", "VERIFIED = FALSE; Procs = {p1, p2, p3}; MaxDeaths = 0", "SafeTerminate"),
+    ("Opening", "NODEFIRST = FALSE", "SafeTerminate"),
+    ("OpeningLive", "SWEEPS = FALSE", "NoLeakedCordon"),
 ]
 
 

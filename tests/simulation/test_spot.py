@@ -44,7 +44,7 @@ def test_an_interrupted_machine_is_drained_and_replaced_before_it_goes(stage_of:
     node = stage.world.k3s.node(victim.id)
     assert node is not None
     assert node.is_unschedulable
-    assert node.annotations[SPOT_ANNOTATION] == victim.id
+    assert node.annotations[SPOT_ANNOTATION].startswith(f"{victim.id}@")
     assert len(stage.alive) == 4, "the replacement is launched at once"
     stage.tick(seconds=5)
     stage.tick(seconds=20)

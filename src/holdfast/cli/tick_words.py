@@ -50,6 +50,9 @@ def what_was_done(tick: Data) -> str:
         return f"stopped{f' ({ticks} ticks)' if ticks > 1 else ''}: {tick['stopped']}"
     if tick["steps"]:
         return "; ".join([*map(step_words, tick["steps"]), *tick.get("told", [])])
+    seen = tick["seen"]
+    if seen and seen["action"]:
+        return f"nothing new: {seen['action']} is under way, {seen['phase']}"
     return f"nothing: {', '.join(_missing(tick['rules'])) or 'all is as it should be'}"
 
 
@@ -57,7 +60,8 @@ def _missing(rules: Sequence[Data]) -> list[str]:
     """The rules that kept it from going up, and those that kept it from going down; first what stood in the way."""
     missing = [rule for rule in rules if rule["verdict"] != "yes"]
     missing.sort(key=lambda rule: rule["name"] not in _OBSTACLES)
-    return [f"not {rule['name']} ({rule['value']})" for rule in missing]
+    # A rule that speaks for both directions is there twice.
+    return list(dict.fromkeys(f"not {rule['name']} ({rule['value']})" for rule in missing))
 
 
 def to_seconds(time: str) -> str:

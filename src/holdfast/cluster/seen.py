@@ -56,6 +56,11 @@ class Worker:
     def is_ready(self) -> bool:
         return self.node is not None and self.node.is_ready
 
+    @property
+    def spot_mark(self) -> str | None:
+        """Which notice its node was closed for."""
+        return None if self.node is None else self.node.annotations.get(SPOT_ANNOTATION)
+
 
 @dataclass(frozen=True, slots=True)
 class KubeView:

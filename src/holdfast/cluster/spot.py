@@ -25,6 +25,10 @@ EC2 may not take what it gave notice of: after a while the machine is opened aga
 DRAINED and OPENING exclude each other, and neither is taken back: each is stored, from the phase before, ahead of what
 it leads to. So a machine that is to be terminated is not opened, and one that was opened is not terminated.
 
+A machine may be given notice of again, and whoever handled the first notice may be late. So the cordon bears the mark
+of its notice: no other counts as closed, and no other is undone. It is put on a node that was read before the notice
+was read once more, so that an old mark never takes the place of a newer one. model/Opening.tla has all of this.
+
 Independent of scale-up and scale-down: no attribute of theirs is touched, and the cordon waits for no lease. Only the
 replacement is planned under the cluster's lease, so that the maximum is kept exactly. Any process can carry a notice
 on from any line: the handler of the event does, and so does every tick.
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
 SPOT_DRAIN_SECONDS: Final = 110
 HINT_KEPT_SECONDS: Final = 3600
 ACTION_PREFIX: Final = "spot:"
+_MARK: Final = "@"
 
 
 class SpotKind(StrEnum):
@@ -117,6 +122,11 @@ class Notice:
         return ActionId(f"{ACTION_PREFIX}{self.instance}")
 
     @property
+    def mark(self) -> str:
+        """What a node bears that was closed for it: another notice of the same machine has another one."""
+        return f"{self.instance}{_MARK}{self.noticed.epoch_seconds}"
+
+    @property
     def moved(self) -> Instant:
         """When it was carried on last, as far as that is known."""
         return max(self.noticed, self.planned, self.launched, self.cordoned)
@@ -127,6 +137,12 @@ class Notice:
         if self.phase in (SpotPhase.OPENING, SpotPhase.CLOSED):
             return False
         return self.kind is not SpotKind.REBALANCE or self.phase is not SpotPhase.NOTICED
+
+
+def marked(mark: str) -> Instant:
+    """When the notice was given that a node's mark names; long ago, if it does not tell."""
+    text = mark.rpartition(_MARK)[2]
+    return Instant.from_epoch_seconds(int(text)) if text.isascii() and text.isdigit() and len(text) <= 11 else NEVER
 
 
 def read_notice(item: Item) -> Notice:
@@ -258,14 +274,16 @@ def _drain_steps(notice: Notice, seen: "Seen", policy: Policy, rules: DrainRules
     if worker is None or worker.node is None:
         return
     drained = EnterSpotPhase(instance=instance, phase=SpotPhase.DRAINED, because="no pod is left to move")
-    yield from _emptying_steps(worker, seen, rules, drained)
+    yield from _emptying_steps(notice, worker, seen, rules, drained)
 
 
-def _emptying_steps(worker: "Worker", seen: "Seen", rules: DrainRules, then: Step) -> Iterator[Step]:
+def _emptying_steps(notice: Notice, worker: "Worker", seen: "Seen", rules: DrainRules, then: Step) -> Iterator[Step]:
     """Close the node and empty it; `then`, when that is done."""
     view = drain_view(seen.pods_of(worker), rules)
     if worker.node is None or not worker.node.is_unschedulable:
         yield CordonInterrupted(instance=worker.id, because="somebody has opened it")
+    elif worker.spot_mark != notice.mark:
+        yield CordonInterrupted(instance=worker.id, because="it is not closed for this notice")
     elif view.to_evict:
         pods = tuple(str(pod) for pod in view.to_evict)
         yield EvictInterrupted(instance=worker.id, pods=pods, because=f"{some(len(pods), 'pod')} still on it")
@@ -283,7 +301,7 @@ def _end_steps(notice: Notice, seen: "Seen", rules: DrainRules) -> Iterator[Step
         if worker is None or worker.node is None:
             yield end
         else:
-            yield from _emptying_steps(worker, seen, rules, end)
+            yield from _emptying_steps(notice, worker, seen, rules, end)
 
 
 def _replacement_steps(notice: Notice, seen: "Seen", policy: Policy) -> Iterator[Step]:

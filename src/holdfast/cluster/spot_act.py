@@ -11,12 +11,13 @@ from holdfast.cluster.hands import Hands, NotDone
 from holdfast.cluster.memory import spots_key
 from holdfast.cluster.nodes import FOREIGN_CORDON_ANNOTATION, is_cordoned_by_others
 from holdfast.cluster.seen import ACTION_ANNOTATION, SPOT_ANNOTATION, Seen
+from holdfast.cluster.spot import Notice as SpotNotice
 from holdfast.cluster.spot import Replacement, SpotKind, SpotPhase, read_notice
 from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
-from holdfast.ports.kube import Eviction, Node, NodeChange
+from holdfast.ports.kube import Eviction, Kube, Node, NodeChange
 from holdfast.ports.machines import MachineError
 from holdfast.ports.notify import Notice
 from holdfast.ports.store import Condition, Key, Store, Update, attr, remove_all, set_all
@@ -25,6 +26,10 @@ from holdfast.ports.store.tables import STATE
 CLOSED_KEPT_SECONDS: Final = 86_400
 # What is told again within so long of the first time is the same; a node is not replaced in vain again and again.
 AGAIN_SECONDS: Final = {SpotKind.INTERRUPTION: 300, SpotKind.REBALANCE: 300, SpotKind.NOT_READY: 3600}
+
+
+# Phases in which the node is to be closed.
+_CLOSING: Final = (SpotPhase.NOTICED, SpotPhase.CORDONED, SpotPhase.DRAINED)
 
 
 def notice_key(instance: InstanceId) -> Key:
@@ -78,6 +83,27 @@ def _note_again(
     return True
 
 
+def undo_cordon(kube: Kube, node: Node) -> None:
+    """Open what was closed for a notice, if it is as it was read. What others or a scale-down closed stays closed."""
+    stays = FOREIGN_CORDON_ANNOTATION in node.annotations or ACTION_ANNOTATION in node.annotations
+    annotations = {SPOT_ANNOTATION: None}
+    if ACTION_ANNOTATION not in node.annotations:
+        annotations[FOREIGN_CORDON_ANNOTATION] = None
+    unschedulable = None if stays else False
+    kube.change_node(
+        node, NodeChange(unschedulable=unschedulable, annotations=annotations, expected_version=node.resource_version)
+    )
+
+
+def _is_closed_for(notice: SpotNotice, node: Node) -> bool:
+    return node.is_unschedulable and node.annotations.get(SPOT_ANNOTATION) == notice.mark
+
+
+def _is_the_same(notice: SpotNotice) -> Condition:
+    """The same machine may be given notice of again."""
+    return attr("noticeEpoch").equals(notice.noticed.epoch_seconds)
+
+
 class SpotHand:
     """Carries out the steps that need no lease. `seen` follows what it does; `told` is what became of it.
 
@@ -95,48 +121,46 @@ class SpotHand:
         doing(step)
 
     def _cordon_interrupted(self, step: steps.CordonInterrupted) -> None:
-        worker = self.seen.worker(step.instance)
-        if worker is not None and worker.node is not None:
-            node = self._hands.kube.node(worker.node.name)
-            if node is not None and not (node.is_unschedulable and SPOT_ANNOTATION in node.annotations):
-                foreign = "true" if is_cordoned_by_others(node) else None
-                change = NodeChange(
-                    unschedulable=True,
-                    annotations={SPOT_ANNOTATION: step.instance, FOREIGN_CORDON_ANNOTATION: foreign},
-                    expected_version=node.resource_version,
-                )
-                self._hands.kube.change_node(node, change)
+        notice = self.seen.notices[step.instance]
+        node = self._node(step.instance)
+        if node is not None and not _is_closed_for(notice, node):
+            # After the node, and before it is changed by its version: who is late must not close it for what is over.
+            self._check_not_over(notice)
+            foreign = "true" if is_cordoned_by_others(node) else None
+            change = NodeChange(
+                unschedulable=True,
+                annotations={SPOT_ANNOTATION: notice.mark, FOREIGN_CORDON_ANNOTATION: foreign},
+                expected_version=node.resource_version,
+            )
+            self._hands.kube.change_node(node, change)
         now = self._hands.clock.now().epoch_seconds
         update = set_all({"phase": str(SpotPhase.CORDONED), "cordonedEpoch": now})
-        self._write(step.instance, update, attr("phase").equals(str(SpotPhase.NOTICED)))
+        self._write(step.instance, update, attr("phase").equals(str(SpotPhase.NOTICED)) & _is_the_same(notice))
         if self._phase(step.instance) in (SpotPhase.OPENING, SpotPhase.CLOSED):
-            self._uncordon(step.instance)  # it was given back, just now, by somebody else
+            self._uncordon(notice)  # it was given back, just now, by somebody else
+
+    def _check_not_over(self, notice: SpotNotice) -> None:
+        item = self._hands.store.get(STATE, notice_key(notice.instance))
+        current = read_notice(item) if item is not None else None
+        if current is None or current.noticed != notice.noticed or current.phase not in _CLOSING:
+            raise NotDone(f"the notice of {notice.instance} was carried on, or is over; the next tick looks again")
 
     def _open_interrupted(self, step: steps.OpenInterrupted) -> None:
         # Stored before the node is opened: who finds it empty at this moment can then not store that it is drained.
         if self._phase(step.instance) is not SpotPhase.OPENING:
             self._enter(step.instance, self._phase(step.instance), SpotPhase.OPENING)
         if self._phase(step.instance) is SpotPhase.OPENING:
-            self._uncordon(step.instance)
+            self._uncordon(self.seen.notices[step.instance])
             self._close(step.instance)
 
     def _phase(self, instance: InstanceId) -> SpotPhase:
         return self.seen.notices[instance].phase
 
-    def _uncordon(self, instance: InstanceId) -> None:
-        """Undo our cordon; one that somebody else or a scale-down made stays."""
-        node = self._node(instance)
-        if node is not None and SPOT_ANNOTATION in node.annotations:
-            stays = FOREIGN_CORDON_ANNOTATION in node.annotations or ACTION_ANNOTATION in node.annotations
-            annotations = {SPOT_ANNOTATION: None}
-            if ACTION_ANNOTATION not in node.annotations:
-                annotations[FOREIGN_CORDON_ANNOTATION] = None
-            change = NodeChange(
-                unschedulable=None if stays else False,
-                annotations=annotations,
-                expected_version=node.resource_version,
-            )
-            self._hands.kube.change_node(node, change)
+    def _uncordon(self, notice: SpotNotice) -> None:
+        """Undo the cordon of this notice. That of a later one stays, and what is left of an earlier one is swept."""
+        node = self._node(notice.instance)
+        if node is not None and node.annotations.get(SPOT_ANNOTATION) == notice.mark:
+            undo_cordon(self._hands.kube, node)
 
     def _evict_interrupted(self, step: steps.EvictInterrupted) -> None:
         worker = self.seen.worker(step.instance)
@@ -156,11 +180,11 @@ class SpotHand:
     def _is_drained(self, instance: InstanceId) -> bool:
         """Looked at once more, now that the node is closed: lists may be old."""
         node = self._node(instance)
-        return node is not None and self._is_empty(node)
+        return node is not None and self._is_empty(self.seen.notices[instance], node)
 
-    def _is_empty(self, node: Node) -> bool:
-        """Closed, and without a pod that is to be moved."""
-        if not node.is_unschedulable:
+    def _is_empty(self, notice: SpotNotice, node: Node) -> bool:
+        """Closed for this notice, and without a pod that is to be moved."""
+        if not _is_closed_for(notice, node):
             return False
         view = self._pods(node.name)
         return view.is_drained or (view.is_left_to_die and not node.is_ready)
@@ -173,9 +197,10 @@ class SpotHand:
         return drain_view(self._hands.kube.pods_on(node), self._hands.choices.drain)
 
     def _terminate_interrupted(self, step: steps.TerminateInterrupted) -> None:
-        if self.seen.notices[step.instance].kind is not SpotKind.INTERRUPTION:
+        notice = self.seen.notices[step.instance]
+        if notice.kind is not SpotKind.INTERRUPTION:
             node = self._node(step.instance)
-            if node is not None and not self._is_empty(node):
+            if node is not None and not self._is_empty(notice, node):
                 raise NotDone(f"{step.instance} is open, or pods have come to it")
         try:
             self._hands.machines.terminate(step.instance)
@@ -192,8 +217,8 @@ class SpotHand:
         update = set_all({"phase": str(SpotPhase.CLOSED), "expiresAt": self._expiry()})
         if noticed.phase is SpotPhase.OPENING:
             update += attr("stays").set_to(True)
-        # Not one that meanwhile became an interruption, or was planned a replacement.
-        same = attr("phase").equals(str(noticed.phase)) & attr("kind").equals(str(noticed.kind))
+        # Not one that meanwhile became an interruption, or was planned a replacement, nor another one.
+        same = attr("phase").equals(str(noticed.phase)) & attr("kind").equals(str(noticed.kind)) & _is_the_same(noticed)
         replacement = attr("replacement")
         is_open = noticed.replacement is Replacement.OPEN
         same &= replacement.is_absent() if is_open else replacement.equals(str(noticed.replacement))
@@ -205,8 +230,8 @@ class SpotHand:
 
     def _enter(self, instance: InstanceId, before: SpotPhase, after: SpotPhase) -> None:
         """Only of the notice that was read: the same machine may have been given notice of again since."""
-        noticed = attr("noticeEpoch").equals(self.seen.notices[instance].noticed.epoch_seconds)
-        self._write(instance, attr("phase").set_to(str(after)), attr("phase").equals(str(before)) & noticed)
+        same = _is_the_same(self.seen.notices[instance])
+        self._write(instance, attr("phase").set_to(str(after)), attr("phase").equals(str(before)) & same)
 
     def _write(self, instance: InstanceId, update: Update, condition: Condition) -> None:
         try:

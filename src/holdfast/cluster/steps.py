@@ -192,6 +192,13 @@ class OpenLeftClosed(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLeftMarked(Step):
+    """Uncordon a node that was closed for a notice, though no notice of its machine is under way."""
+
+    instance: InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceNotReady(Step):
     """Note that a machine is to be replaced: its node has been NotReady for too long."""
 

@@ -27,8 +27,8 @@ from holdfast.cluster.seen import (
     Worker,
     tag_number,
 )
-from holdfast.cluster.spot import ACTION_PREFIX, SpotKind
-from holdfast.cluster.steps import CollectMachine, OpenLeftClosed, RemoveNode, ReplaceNotReady, Step
+from holdfast.cluster.spot import ACTION_PREFIX, SpotKind, marked
+from holdfast.cluster.steps import CollectMachine, OpenLeftClosed, OpenLeftMarked, RemoveNode, ReplaceNotReady, Step
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Node
 from holdfast.ports.machines import MachineState
@@ -54,6 +54,8 @@ def sweep_steps(seen: Seen, policy: Policy, rules: DrainRules) -> Iterator[Step]
     for worker in seen.workers:
         if is_left_closed(seen, worker):
             yield OpenLeftClosed(instance=worker.id, because="the action that closed it is long over")
+        elif is_left_marked(seen, worker):
+            yield OpenLeftMarked(instance=worker.id, because="it was closed for a notice that is over")
     yield from _replacing(seen, policy, rules)
 
 
@@ -120,6 +122,16 @@ def is_left_closed(seen: Seen, worker: Worker) -> bool:
     current = {state.up.action if state.up else "", state.down.action if state.down else ""}
     begun = action_begun(action, state.fence)
     return action not in current and begun is not None and seen.now.seconds_since(begun) >= LEFT_CLOSED_SECONDS
+
+
+def is_left_marked(seen: Seen, worker: Worker) -> bool:
+    """Closed for a notice that is not under way: who closed it was late, and died before it could undo that.
+
+    Not at once, as above: a machine that was drained and terminated may be listed as running for a while.
+    """
+    mark = worker.spot_mark
+    is_over = mark is not None and worker.id not in seen.notices
+    return is_over and seen.seconds_since(marked(mark or "")) >= LEFT_CLOSED_SECONDS
 
 
 # Nodes that stay NotReady

@@ -2,8 +2,9 @@
 
 from holdfast.cluster import ahead, legacy, steps
 from holdfast.cluster.holder import Holder
-from holdfast.cluster.spot import SpotKind, read_notice
-from holdfast.cluster.spot_act import note, notice_key
+from holdfast.cluster.seen import SPOT_ANNOTATION
+from holdfast.cluster.spot import SpotKind, SpotPhase, read_notice
+from holdfast.cluster.spot_act import note, notice_key, undo_cordon
 from holdfast.ports.store.tables import STATE
 
 
@@ -39,6 +40,16 @@ class SweepHand:
         worker = self._holder.seen.worker(step.instance)
         if worker is not None and worker.node is not None:
             self._holder.nodes.open_again(worker.node)
+
+    def open_left_marked(self, step: steps.OpenLeftMarked) -> None:
+        holder = self._holder
+        worker = holder.seen.worker(step.instance)
+        node = holder.hands.kube.node(worker.node.name) if worker is not None and worker.node is not None else None
+        # The node first: a notice that comes after this read puts its own mark on it, and then our change is refused.
+        item = holder.hands.store.get(STATE, notice_key(step.instance))
+        is_over = item is None or read_notice(item).phase is SpotPhase.CLOSED
+        if node is not None and SPOT_ANNOTATION in node.annotations and is_over:
+            undo_cordon(holder.hands.kube, node)
 
     def replace_not_ready(self, step: steps.ReplaceNotReady) -> None:
         holder = self._holder
