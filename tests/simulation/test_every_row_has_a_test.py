@@ -23,6 +23,7 @@ SEED_000 = {
     "complete scale-up": "test_complete_scale_up_starts_the_cooldown_and_removes_the_fields",
     "fail scale-up": "test_fail_scale_up_clears_the_fields_and_starts_no_cooldown",
     "scale-down fields; plan before destruction": "test_begin_scale_down_stores_the_plan_before_any_destructive_call",
+    "scaleDownPhase": "test_the_phase_is_draining_while_pods_leave_and_then_terminating",
     "completed ones are skipped": "test_a_target_that_is_completed_is_skipped",
     "progress is safe across retries": "test_marking_an_instance_done_twice_keeps_it_once",
     "resume after a crash": "test_a_scale_down_whose_process_died_is_resumed_by_the_next",
@@ -34,6 +35,7 @@ SEED_000 = {
     "conditional writes": "test_a_write_of_another_fence_changes_nothing",
     "LOGS_TABLE: snapshots": "test_explain_tells_for_every_tick_what_was_done_and_why_or_why_not",
     "LOGS_TABLE: drain results": "test_a_pod_that_stays_is_told_with_the_budget_that_holds_it",
+    "LOGS_TABLE: spot events": "test_a_spot_interruption_is_logged_from_its_notice_to_its_end",
 }
 SEED_001 = {
     "table and key": "test_the_table_and_its_key_are_the_seeds",
@@ -79,6 +81,7 @@ SEED_004 = {
     "ids are persisted": "test_each_id_is_recorded_before_the_next_machine_is_launched",
     "Ready nodes by address": "test_a_node_that_exists_and_is_not_ready_has_not_joined",
     "some missing: wait, then fail": "test_while_some_nodes_are_missing_it_waits_and_at_the_timeout_it_fails",
+    "verification is idempotent": "test_verifying_twice_at_once_completes_once",
     "completion": "test_complete_scale_up_starts_the_cooldown_and_removes_the_fields",
     "may retry later": "test_after_a_failure_it_tries_again_later_and_later",
     "cooldown after capacity is live": "test_the_next_scale_up_waits_for_its_cooldown",
@@ -112,6 +115,11 @@ FAULTS = {
     "Node object and password secret": "test_after_a_termination_the_node_and_its_password_secret_are_removed",
     "lists lag behind launches": "test_a_machine_that_is_not_listed_yet_is_not_launched_again_and_not_given_up",
     "a fallback under the same token": "test_a_spot_attempt_and_its_fallback_have_different_tokens",
+    "Prometheus: missing or stale is unknown": "test_cpu_is_unknown",
+    "pending pods from Kubernetes meanwhile": "test_when_prometheus_is_away_waiting_pods_are_read_from_kubernetes",
+    "eviction: 404 is gone": "test_a_pod_that_is_gone_needs_no_eviction",
+    "eviction: the pod's UID": "test_another_pod_of_the_same_name_is_left_alone",
+    "errors of EC2 by what they mean": "test_the_code_means",
 }
 ROWS = {"000": SEED_000, "001": SEED_001, "003": SEED_003, "004": SEED_004, "faults": FAULTS}
 

@@ -6,6 +6,8 @@ from holdfast.cluster.glance import glance_words
 from holdfast.cluster.lease import LeaseHeld
 from holdfast.cluster.log import Entry, entries
 from holdfast.cluster.observe import NoLook
+from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.spot_act import note
 from holdfast.cluster.tick import tick
 from holdfast.kernel.errors import HoldfastError, StoreUnavailable, TableProblem
 from holdfast.kernel.ids import ClusterId
@@ -221,3 +223,37 @@ def test_a_record_of_an_older_version_is_read_in_the_new_shape(stage_of: StageMa
     assert [second.seen[name] for name in ("cpu", "pending", "nodes", "action", "paused")] == [None] * 4 + [False]
     assert second.seen["unknown"] == {"cpu": "no data", "pending": "x", "nodes": "refused"}
     assert second.seen["ready_elsewhere"] == {"nodes": 3, "workers": 2}
+
+
+def test_a_spot_interruption_is_logged_from_its_notice_to_its_end(stage_of: StageMaker) -> None:
+    """Each of its steps, with the machine; and the notice among what the ticks saw meanwhile."""
+    stage = stage_of(workers=3, start=START)
+    stage.world.k3s.run(Workload("web", 24))
+    stage.tick()
+    victim = stage.alive[0].id
+    stage.world.ec2.interrupt(victim)
+    note(stage.store, stage.name, victim, SpotKind.INTERRUPTION, stage.clock.now())
+    stage.tick_until(lambda: not stage.open_notices, seconds=10)
+    steps = [step["kind"] for entry in logged(stage) for step in entry.steps if step.get("instance") == victim]
+    assert list(dict.fromkeys(steps)) == [
+        "cordon_interrupted",
+        "plan_replacement",
+        "launch_replacement",
+        "evict_interrupted",
+        "enter_spot_phase",
+        "terminate_interrupted",
+        "accept_replacement",
+        "close_notice",
+    ]
+    seen = [entry.seen["notices"] for entry in logged(stage) if entry.seen]
+    assert (seen[0], seen[1], seen[-1]) == (0, 1, 1)
+
+
+def test_the_log_is_kept_for_thirty_days() -> None:
+    stage = Stage(start=START)
+    stage.tick()
+    key = Key(f"cluster#{START.date()}", logged(stage)[0].key)
+    stage.clock.sleep(29 * 86_400)
+    assert stage.store.get(LOGS, key) is not None
+    stage.clock.sleep(2 * 86_400)
+    assert stage.store.get(LOGS, key) is None

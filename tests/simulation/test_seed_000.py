@@ -213,6 +213,22 @@ def test_begin_scale_down_stores_the_plan_before_any_destructive_call(stage_of: 
     assert first["scaleDownCompletedInstanceIds"] == []
 
 
+def test_the_phase_is_draining_while_pods_leave_and_then_terminating(
+    stage_of: StageMaker,
+) -> None:
+    stage = idle(stage_of(workers=5))
+    phases: dict[str, set[str]] = {"evict": set(), "terminate": set()}
+
+    def hook(call: PortCall, _moment: Moment) -> None:
+        if call.method in phases:
+            phases[call.method].add(stage.item["scaleDownPhase"])
+
+    stage.gate = Gate(hook)
+    stage.tick_until(lambda: stage.state.down is not None)
+    stage.tick_until(lambda: stage.state.down is None)
+    assert phases == {"evict": {"DRAINING"}, "terminate": {"TERMINATING"}}
+
+
 def test_a_target_that_is_completed_is_skipped(stage_of: StageMaker) -> None:
     stage = idle(stage_of(workers=5))
     stage.tick()

@@ -114,6 +114,25 @@ def test_while_some_nodes_are_missing_it_waits_and_at_the_timeout_it_fails(stage
     assert stage.state.up_failures == 1
 
 
+def test_verifying_twice_at_once_completes_once(stage_of: StageMaker) -> None:
+    """Another invocation completes it between the look of the first and its lease."""
+    stage = pressed(stage_of())
+    stage.tick_until(lambda: stage.state.up is not None)
+    stage.tick(seconds=300)
+    assert stage.state.is_acting, "its nodes are accepted; what is left is to complete it"
+    ended: list[int] = []
+
+    def meanwhile() -> None:
+        stage.tick(seconds=0)
+        ended.append(stage.item["lastScaleEpoch"])
+        stage.clock.sleep(5)
+
+    stage.tick(seconds=0, gate=after("pending_pods", meanwhile, times=1))
+    assert ended == [stage.item["lastScaleEpoch"]], "the second changed nothing"
+    assert "scaleUpActionId" not in stage.item
+    assert len(launched(stage)) == 2
+
+
 def test_after_a_failure_it_tries_again_later_and_later(stage_of: StageMaker) -> None:
     stage = pressed(stage_of())
     stage.world.joins = False

@@ -26,6 +26,7 @@ from holdfast.cli.layout import Cell, table_lines, wrapped
 from holdfast.cli.main import cli
 from holdfast.cli.output import words_lines
 from holdfast.cli.status import status_lines, substance
+from holdfast.cli.tick_words import what_was_done
 from holdfast.cli.watch import Blocks, Screen, watch
 from holdfast.jobs.facts import Status
 from holdfast.kernel.errors import NeedsOperator, StoreUnavailable
@@ -437,3 +438,13 @@ def test_status_says_what_is_wrong_in_words() -> None:
         "  last action completed: never",
         "  no tick since yesterday",
     ]
+
+
+def test_a_tick_that_waits_says_for_what() -> None:
+    """Not which rules keep it from beginning something else; and a rule that is asked twice is named once."""
+    rule = {"name": "no_action_under_way", "verdict": "no", "value": "scale-up 7", "limit": "none"}
+    tick: dict[str, Any] = {"rules": [rule, rule], "steps": [], "stopped": None}
+    assert what_was_done({**tick, "seen": {"action": "7", "phase": "VERIFYING"}}) == (
+        "nothing new: 7 is under way, VERIFYING"
+    )
+    assert what_was_done({**tick, "seen": None}) == "nothing: not no_action_under_way (scale-up 7)"

@@ -89,7 +89,8 @@ def machines_wanted(seen: Seen, policy: Policy, up_rules: Sequence[Rule]) -> tup
         return 0, ""
     pending = 0 if isinstance(seen.pending, Unknown) else seen.pending.value.count
     wanted = batch_size(pending, seen.expected, policy)
-    return wanted, f"{some(pending, 'pod')} waiting, and {some(seen.expected, 'worker')} too few"
+    verb = "waits" if pending == 1 else "wait"
+    return wanted, f"{some(pending, 'pod')} {verb} for a place beside {some(seen.expected, 'worker')}"
 
 
 def batch_size(pending_pods: int, workers: int, policy: Policy) -> int:
