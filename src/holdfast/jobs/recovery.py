@@ -4,8 +4,9 @@
                        asks again for what failed
 
 The place is durable: `high` is the newest attempt such that it and all older ones are settled. A sweep that is cut
-short (by its budget, or by a crash) leaves `top` (where it began) and `cursor` (where it is), and the next one goes on
-there. Asking twice for the same delivery does no harm: it is known when it comes.
+short (by its budget, or by a crash) leaves `top` (where it began), `cursor` (which page it is at) and `below` (all from
+there up to the top is dealt with), and the next one goes on there. Asking twice for the same delivery does no harm: it
+is known when it comes.
 """
 
 from contextlib import suppress
@@ -14,16 +15,17 @@ from typing import Final
 
 from holdfast.jobs.budget import Budget
 from holdfast.jobs.times import made_at
-from holdfast.kernel.errors import WriteConflict
+from holdfast.kernel.errors import Retryable, WriteConflict
 from holdfast.kernel.ids import joined_key
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import DeliveryRecord, GitHub, GitHubRefused
-from holdfast.ports.store import Item, Key, Store, attr, remove_all, set_all
+from holdfast.ports.store import Item, Key, Store, Update, attr, remove_all, set_all
 from holdfast.ports.store.tables import STATE
 
 LOG_SECONDS: Final = 3 * 86_400
 # Refused for what they are: they would be refused again.
 _HOPELESS: Final = frozenset({400, 413, 415})
+_SLOW: Final = 408  # that one was long under way says nothing of the next
 
 
 @dataclass
@@ -47,7 +49,7 @@ def is_worth_asking(record: DeliveryRecord, now: Instant) -> bool:
     sent = made_at(record.guid) or record.delivered_at
     if record.is_success or record.status_code in _HOPELESS or now.seconds_since(sent) > LOG_SECONDS:
         return False
-    return not (record.is_redelivery and 400 <= record.status_code < 500)
+    return not (record.is_redelivery and 400 <= record.status_code < 500 and record.status_code != _SLOW)
 
 
 def sweep_deliveries(store: Store, github: GitHub, app_id: int, now: Instant, budget: Budget) -> Swept:
@@ -59,37 +61,64 @@ def sweep_deliveries(store: Store, github: GitHub, app_id: int, now: Instant, bu
     while not swept.is_done and budget.spend():
         page = github.deliveries(place.get("cursor"))
         high = place.get("high", 0)
-        records = [record for record in page.records if record.id > high]
+        new = [record for record in page.records if record.id > high]
+        records = [record for record in new if record.id < place.get("below", record.id + 1)]
         swept.examined += len(records)
-        for record in records:
-            if record.guid not in settled and is_worth_asking(record, now):
-                if not budget.spend():
-                    return swept  # the page is read again next time
-                with suppress(GitHubRefused):  # too old by now, or gone: nothing more can be done for it
-                    github.redeliver(record.id)
-                swept.redelivered.append(record.id)
-            settled.add(record.guid)
         top = place.get("top") or (page.records[0].id if page.records else high)
-        swept.is_done = page.cursor is None or len(records) < len(page.records)
+        for record in records:
+            try:
+                is_dealt_with = _dealt_with(github, record, settled, now, budget, swept)
+            except Retryable:
+                _stopped(store, key, place, top, record)
+                raise
+            if not is_dealt_with:
+                _stopped(store, key, place, top, record)
+                return swept
+        swept.is_done = page.cursor is None or len(new) < len(page.records)
+        lowest = records[-1].id if records else place.get("below")
         try:
-            place = _moved(store, key, place, top, None if swept.is_done else page.cursor)
+            place = _moved(store, key, place, top, None if swept.is_done else page.cursor, lowest)
         except WriteConflict:
             return swept  # another sweep is further
     return swept
 
 
+def _dealt_with(
+    github: GitHub, record: DeliveryRecord, settled: set[str], now: Instant, budget: Budget, swept: Swept
+) -> bool:
+    """Ask for the delivery again, where that is of use. False: there was no call left for it."""
+    if record.guid not in settled and is_worth_asking(record, now):
+        if not budget.spend():
+            return False
+        with suppress(GitHubRefused):  # too old by now, or gone: nothing more can be done for it
+            github.redeliver(record.id)
+        swept.redelivered.append(record.id)
+    settled.add(record.guid)
+    return True
+
+
 def begin_again(store: Store, app_id: int) -> None:
     """Forget where the sweep was, which GitHub may not know any more; what was settled stays so."""
     with suppress(WriteConflict):
-        store.update(STATE, cursor_key(app_id), remove_all("top", "cursor"), attr("cursor").exists())
+        store.update(STATE, cursor_key(app_id), remove_all("top", "cursor", "below"), attr("top").exists())
 
 
-def _moved(store: Store, key: Key, place: Item, top: int, cursor: str | None) -> Item:
+def _moved(store: Store, key: Key, place: Item, top: int, cursor: str | None, below: int | None) -> Item:
     """Write down how far the sweep has come, unless another one has moved it meanwhile."""
+    if cursor is None:
+        update = set_all({"high": top}) + remove_all("top", "cursor", "below")
+    else:
+        update = set_all({"top": top, "cursor": cursor} | ({} if below is None else {"below": below}))
+    return _written(store, key, place, update)
+
+
+def _stopped(store: Store, key: Key, place: Item, top: int, record: DeliveryRecord) -> None:
+    """The page is read again next time, from this record on: a page may have more failures than a sweep has calls."""
+    with suppress(WriteConflict):  # another sweep is further
+        _written(store, key, place, set_all({"top": top, "below": record.id + 1}))
+
+
+def _written(store: Store, key: Key, place: Item, update: Update) -> Item:
     version = place.get("n", 0)
     seen = attr("n").equals(version) if version else attr("n").is_absent()
-    if cursor is None:
-        update = set_all({"high": top, "n": version + 1}) + remove_all("top", "cursor")
-    else:
-        update = set_all({"top": top, "cursor": cursor, "n": version + 1})
-    return store.update(STATE, key, update, seen).new
+    return store.update(STATE, key, update + set_all({"n": version + 1}), seen).new

@@ -1,8 +1,9 @@
 """Lost webhooks are found again: by GitHub's log of deliveries, and by asking about runs that are under way."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import count
 
 import pytest
 
@@ -20,7 +21,7 @@ from holdfast.ports.github import DeliveryRecord, RateLimited
 from holdfast.ports.store.tables import STATE
 from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
 from holdfast.simulator.github import SimulatedGitHub
-from holdfast.simulator.github_objects import GitHubHabits, JobPlan
+from holdfast.simulator.github_objects import GitHubHabits, JobPlan, SimRun
 from holdfast.simulator.timeline import Timeline
 from tests.payloads import CREATED
 
@@ -77,15 +78,40 @@ def test_a_sweep_reads_only_what_is_new() -> None:
     assert (again.examined, again.is_done) == (0, True)
 
 
-def test_a_sweep_that_is_cut_short_goes_on_where_it_stopped() -> None:
-    """One call at a time it comes to the same: each page is read, each failure asked for."""
-    stage = Stage()
+def after_an_outage(deliveries: int) -> tuple[Stage, SimRun]:
+    stage = Stage(habits=GitHubHabits(calls_per_hour=10**6))
     stage.is_up = False
-    run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan(str(number)) for number in range(250)])
+    run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan(str(number)) for number in range(deliveries - 1)])
     stage.clock.sleep(60)
     stage.is_up = True
-    for _ in range(12):
-        stage.sweep(calls=120)
+    return stage, run
+
+
+@pytest.mark.parametrize("calls", [2, 7, 25, 100, 120])
+def test_a_sweep_that_is_cut_short_goes_on_where_it_stopped(calls: int) -> None:
+    """A page has a hundred records. All of them may have failed, and there may be calls for a few of them only."""
+    stage, run = after_an_outage(deliveries=250)
+    asked = [number for _ in range(8 + 400 // (calls - 1)) for number in stage.sweep(calls)]
+    assert {stage.status(job.id) for job in stage.github.jobs_of(run)} == {"queued"}
+    assert len(asked) < 250 + 20, "few are asked for twice"
+    assert stage.sweep(20) == []
+
+
+def test_what_a_sweep_did_counts_although_github_had_enough_of_it() -> None:
+    """It takes ten requests, and then none until later: a page has more failures than that."""
+    stage, run = after_an_outage(deliveries=150)
+    for _ in range(20):
+        asked = count()
+
+        def tired(call: PortCall, moment: Moment, asked: Iterator[int] = asked) -> None:
+            if call.method == "redeliver" and moment is Moment.BEFORE and next(asked) >= 10:
+                raise RateLimited("enough", stage.clock.now().plus(60))
+
+        with suppress(RateLimited):
+            sweep_deliveries(
+                stage.store, Gate(tired).wrapped(stage.github, "github"), APP, stage.clock.now(), Budget(100)
+            )
+        stage.clock.sleep(60)
     assert {stage.status(job.id) for job in stage.github.jobs_of(run)} == {"queued"}
 
 
@@ -118,6 +144,7 @@ def test_a_sweep_killed_at_any_call_loses_nothing(victim: int, moment: Moment) -
         (503, True, 0, True),
         (401, False, 0, True),
         (401, True, 0, False),
+        (408, True, 0, True),
         (400, False, 0, False),
         (413, False, 0, False),
         (503, False, LOG_SECONDS + 1, False),
