@@ -23,7 +23,7 @@ from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, joined_key
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHub, GitHubRefused, JobSeen
-from holdfast.ports.store import Item, Key, Store, set_all
+from holdfast.ports.store import Item, Key, Store, remove_all, set_all
 from holdfast.ports.store.tables import JOBS, RUNS, STATE
 
 QUIET_SECONDS: Final = 120  # younger jobs' webhooks may still be on their way
@@ -58,10 +58,13 @@ def poll_runs(
     found: list[JobKey] = []
     asked = 0
     refused = ""
-    for key, repository in runs.items():
+    skipped = place.get("skip", 0)
+    for number, (key, repository) in enumerate(list(runs.items())[skipped:], skipped):
         if repository is None:
             continue
         if not budget.spend():
+            # A run of many jobs takes many calls: the page may need more of them than one sweep has.
+            store.update(STATE, place_key(installation), set_all({"skip": number}))
             break
         asked += 1
         try:
@@ -150,4 +153,5 @@ def is_news(known: Item, event: JobEvent) -> bool:
 def _move_on(store: Store, installation: InstallationId, place: Item, cursor: str | None) -> None:
     status = place.get("status", 0) % len(_STATUSES)
     next_status = status if cursor else (status + 1) % len(_STATUSES)
-    store.update(STATE, place_key(installation), set_all({"status": next_status, "cursor": cursor or ""}))
+    update = set_all({"status": next_status, "cursor": cursor or ""}) + remove_all("skip")
+    store.update(STATE, place_key(installation), update)

@@ -170,6 +170,26 @@ def polled(stage: Stage, times: int = 8) -> int:
     return found
 
 
+def test_runs_of_many_jobs_do_not_keep_the_others_from_being_asked_about() -> None:
+    """Each takes three calls, and there are four a sweep."""
+    stage = Stage()
+    runs = [stage.github.start_run(INSTALLATION, "a/b", [JobPlan(str(n)) for n in range(201)]) for _ in range(4)]
+    for run in runs:
+        for job in run.jobs[1:]:
+            stage.github.finish(job, "success")
+    stage.clock.sleep(60)
+    stage.is_up = False
+    late = [stage.github.add_job(run, JobPlan("late")) for run in runs]
+    for run in runs:
+        run.jobs.insert(0, run.jobs.pop())  # on the first page that is asked for
+    stage.clock.sleep(600)
+    stage.is_up = True
+    for _ in range(60):
+        poll_runs(stage.store, stage.github, INSTALLATION, stage.clock.now(), Budget(4), "here")
+        stage.clock.sleep(60)
+    assert [stage.status(job.id) for job in late] == ["queued"] * 4
+
+
 def test_a_job_that_was_never_announced_is_found() -> None:
     stage = Stage()
     run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("known")])
