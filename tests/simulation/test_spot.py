@@ -69,6 +69,22 @@ def test_the_same_notice_twice_replaces_once(stage_of: StageMaker) -> None:
     assert len(stage.alive) == 3
 
 
+def test_a_notice_is_closed_though_ec2_forgot_the_machine_before_its_replacement_came(stage_of: StageMaker) -> None:
+    """Found by seed 10310, where no zone had anything for so long. EC2 lists what ended for an hour."""
+    stage = stage_of(workers=3)
+    stage.tick()
+    set_pause(stage.store, CLUSTER, Pause("ann", stage.clock.now(), ""))
+    interrupt(stage, stage.alive[0])
+    stage.tick_until(lambda: len(stage.alive) == 2)
+    stage.clock.sleep(3700)
+    stage.tick()
+    assert len(open_notices(stage)) == 1, "it waits for its replacement"
+    end_pause(stage.store, CLUSTER)
+    ticked = stage.tick_until(lambda: not open_notices(stage))
+    assert len(stage.alive) == 3
+    assert [alarm for one in ticked for alarm in one.alarms] == [], "nobody is called for what EC2 forgot"
+
+
 def test_at_the_maximum_there_is_no_replacement_beyond_it(stage_of: StageMaker) -> None:
     """The machine that leaves is not counted, so there is room for exactly one."""
     stage = stage_of(workers=3, policy=Policy(max_workers=3))

@@ -8,11 +8,13 @@ from holdfast.cluster import steps
 from holdfast.cluster.alarms import refused_terminations
 from holdfast.cluster.drain import DrainView, drain_view
 from holdfast.cluster.hands import Hands, NotDone
+from holdfast.cluster.holder import UNKNOWN_IS_GONE_SECONDS
 from holdfast.cluster.memory import spots_key
 from holdfast.cluster.nodes import FOREIGN_CORDON_ANNOTATION, is_cordoned_by_others
 from holdfast.cluster.seen import ACTION_ANNOTATION, SPOT_ANNOTATION, Seen
 from holdfast.cluster.spot import Notice as SpotNotice
 from holdfast.cluster.spot import Replacement, SpotKind, SpotPhase, read_notice
+from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on
 from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
@@ -205,9 +207,17 @@ class SpotHand:
         try:
             self._hands.machines.terminate(step.instance)
         except MachineError as error:
-            self.alarms.extend(refused_terminations(step.instance, error))
-            raise NotDone(cut(f"{step.instance} could not be terminated: {error}", 500)) from error
+            if not self._is_forgotten(step.instance, error):
+                self.alarms.extend(refused_terminations(step.instance, error))
+                raise NotDone(cut(f"{step.instance} could not be terminated: {error}", 500)) from error
+            if notice.replacement.is_settled:
+                self._close(step.instance)
         self.seen = replace(self.seen, known_gone=self.seen.known_gone | {step.instance})
+
+    def _is_forgotten(self, instance: InstanceId, error: MachineError) -> bool:
+        """EC2 lists a machine for an hour after its end, and a replacement may take longer than that to be settled."""
+        is_old = self.seen.now.seconds_since(self.seen.notices[instance].noticed) >= UNKNOWN_IS_GONE_SECONDS
+        return is_old and ruling_on(error.code).verdict is Ec2Verdict.UNKNOWN_MACHINE
 
     def _close_notice(self, step: steps.CloseNotice) -> None:
         self._close(step.instance)
