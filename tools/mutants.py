@@ -23,14 +23,15 @@ from tools.planted import MUTANTS, Mutant
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "mutants.md"
 SEEDS_MOST = 100
+SLEEP_SECONDS = 340  # over a sweep: somebody else has dealt with it by then
 _START = """\
-<!-- Written by `python -m tools.mutants`. Change tools/planted.py, not this page. -->
+<!-- Written by `python -m tools.mutants`. Change tools/planted, not this page. -->
 
 # Planted mistakes
 
 Each line is a mistake that was planted in the production code, and the checker that found it first: in a scenario, with
-the program killed at each call of a scenario, or with the faults of a seed. What the checkers watch is in
-[proof.md](proof.md).
+the program killed or put to sleep at each call of a scenario, or with the faults of a seed. What the checkers watch is
+in [proof.md](proof.md). `make test-real` plants each of them again, and fails where this page is not what it finds.
 
 | mistake | in | found by | where |
 | --- | --- | --- | --- |
@@ -77,7 +78,8 @@ def hunted(mutant: Mutant) -> dict[str, Any]:
     sys.meta_path.insert(0, Planted(mutant))
     from holdfast.entrypoints.simulation import HoldfastProgram, Question, answer
     from holdfast.simulator.crashes import calls_of, deaths_of, outcome_with
-    from holdfast.simulator.run import Outcome
+    from holdfast.simulator.faults import Fault, Kind, ScriptedFaults
+    from holdfast.simulator.run import Outcome, Run
     from holdfast.simulator.scenarios import SCENARIOS
 
     def verdict(outcome: Outcome, where: str) -> dict[str, Any] | None:
@@ -94,6 +96,13 @@ def hunted(mutant: Mutant) -> dict[str, Any]:
             if kind == "crash":
                 for death in deaths_of(calls_of(program, SCENARIOS[name]())):
                     yield verdict(outcome_with(program, SCENARIOS[name](), death), f"scenario {name}, {death}")
+            if kind == "sleep":
+                for process, call, port, method in calls_of(program, SCENARIOS[name]()):
+                    for is_after in (False, True):
+                        faults = ScriptedFaults({(process, call): Fault(Kind.PAUSE, SLEEP_SECONDS, is_after)})
+                        side = "after" if is_after else "before"
+                        where = f"scenario {name}, asleep {side} {process}, call {call}: {port}.{method}"
+                        yield verdict(Run(program, SCENARIOS[name](), faults).outcome(), where)
             if kind == "seed":
                 yield verdict(answer(Question(int(name))), f"seed {name}")
         for seed in range(1, SEEDS_MOST + 1):
@@ -112,12 +121,19 @@ def in_a_child(mutant: Mutant) -> dict[str, Any]:
     return answered
 
 
+def row_of(mutant: Mutant, verdict: dict[str, Any]) -> str:
+    """Its line of the page."""
+    return f"{row_start(mutant)} {verdict['by'] or '**nobody**'} | {verdict['where']} |"
+
+
+def row_start(mutant: Mutant) -> str:
+    """What is known before anybody looked."""
+    says = f" ({mutant.says})" if mutant.says else ""
+    return f"| {mutant.name}{says} | `{mutant.module.removeprefix('holdfast.')}` |"
+
+
 def page(found: Sequence[tuple[Mutant, dict[str, Any]]]) -> str:
-    rows = [
-        f"| {m.name}{f' ({m.says})' if m.says else ''} | `{m.module.removeprefix('holdfast.')}` "
-        f"| {verdict['by'] or '**nobody**'} | {verdict['where']} |"
-        for m, verdict in found
-    ]
+    rows = [row_of(mutant, verdict) for mutant, verdict in found]
     caught = sum(1 for _, verdict in found if verdict["by"])
     return f"{_START}{chr(10).join(rows)}\n\n{caught} of {len(found)} were found.\n"
 

@@ -54,21 +54,25 @@ def outcome_with(program: Program, setup: Setup, *deaths: Death, recorded: bool 
     return Run(program, setup, ScriptedFaults(script), recorded=recorded).outcome()
 
 
-def second_deaths(program: Program, setup: Setup, first: Death) -> Iterator[Death]:
-    """The deaths of the process that comes after one that was killed, at each of its calls."""
-    calls = outcome_with(program, setup, first, recorded=True).calls
-    names = list(dict.fromkeys(call[0] for call in calls))
-    following = names[names.index(first.call[0]) + 1 :][:1]
-    for call in calls:
-        if call[0] in following:
-            yield Death(call, Kind.KILL_BEFORE)
-            if call[3] in EFFECTS:  # after a call that changed nothing is before the next one
-                yield Death(call, Kind.KILL_AFTER)
+def distinct_deaths(calls: list[Call]) -> Iterator[Death]:
+    """Each process dies before its first effect, and after each one: what it only reads in between changes nothing.
 
-
-def first_deaths(calls: list[Call]) -> Iterator[Death]:
-    """Before and after each call that changes something: to die between them, at a read, is the same."""
+    So to die anywhere else is the same as one of these.
+    """
+    met: set[str] = set()
     for call in calls:
         if call[3] in EFFECTS:
-            yield Death(call, Kind.KILL_BEFORE)
+            if call[0] not in met:
+                yield Death(call, Kind.KILL_BEFORE)
+            met.add(call[0])
             yield Death(call, Kind.KILL_AFTER)
+
+
+def pairs_of_deaths(program: Program, setup: Setup) -> Iterator[tuple[Death, Death]]:
+    """Two deaths in a row: one process dies, and then whichever comes after it, at each of its own calls."""
+    for first in distinct_deaths(calls_of(program, setup)):
+        calls = outcome_with(program, setup, first, recorded=True).calls
+        names = list(dict.fromkeys(call[0] for call in calls))
+        following = names[names.index(first.call[0]) + 1 :][:1]
+        for second in distinct_deaths([call for call in calls if call[0] in following]):
+            yield first, second

@@ -1,24 +1,12 @@
-"""Mistakes to plant in the production code: each a change of its text that somebody might make, or once made."""
+"""Mistakes in the cluster autoscaler."""
 
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One mistake. `old` must be in the module exactly once; `where` is where to look for its harm first."""
-
-    name: str
-    module: str
-    old: str
-    new: str
-    where: str = ""  # scenarios, crash:SCENARIO (killed at each of its calls), seed:NUMBER; with + between
-    says: str = ""
-
+from tools.planted.mutant import Mutant
 
 _C: Final = "holdfast.cluster"
 
-MUTANTS: Final = (
+CLUSTER: Final = (
     Mutant(
         "the fence does not grow",
         f"{_C}.lease",

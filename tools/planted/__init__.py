@@ -1,0 +1,10 @@
+"""Mistakes to plant in the production code, one list for each half of it."""
+
+from typing import Final
+
+from tools.planted.cluster import CLUSTER
+from tools.planted.jobs import JOBS
+from tools.planted.mutant import Mutant
+
+__all__ = ["MUTANTS", "Mutant"]
+MUTANTS: Final[tuple[Mutant, ...]] = CLUSTER + JOBS

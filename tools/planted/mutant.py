@@ -1,0 +1,16 @@
+"""A mistake to plant: a change of the production code's text that somebody might make, or once made."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One mistake. `old` must be in the module exactly once; `where` is where to look for its harm first."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    # Scenarios, crash:SCENARIO (killed at each of its calls), sleep:SCENARIO (asleep at each), seed:NUMBER; + between.
+    where: str = ""
+    says: str = ""
