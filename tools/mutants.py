@@ -16,9 +16,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tools.planted import MUTANTS, Mutant
+
+if TYPE_CHECKING:  # nothing of Holdfast's is imported before the mistake is planted
+    from holdfast.simulator.run import Outcome, Program
+    from holdfast.simulator.swarm import Setup
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "mutants.md"
@@ -76,40 +80,45 @@ def hunted(mutant: Mutant) -> dict[str, Any]:
 
     logging.disable(logging.CRITICAL)
     sys.meta_path.insert(0, Planted(mutant))
+    for outcome, where in hunts(mutant.where):
+        if outcome.violations:
+            return {"by": outcome.invariants[0], "where": where, "found": outcome.violations[0][0].found}
+    return {"by": None, "where": f"{SEEDS_MOST} seeds", "found": ""}
+
+
+def hunts(where: str) -> Iterator[tuple[Outcome, str]]:
+    """Runs in which its harm may show, those that are named first."""
     from holdfast.entrypoints.simulation import HoldfastProgram, Question, answer
     from holdfast.simulator.crashes import calls_of, deaths_of, outcome_with
-    from holdfast.simulator.faults import Fault, Kind, ScriptedFaults
-    from holdfast.simulator.run import Outcome, Run
     from holdfast.simulator.scenarios import SCENARIOS
 
-    def verdict(outcome: Outcome, where: str) -> dict[str, Any] | None:
-        if not outcome.violations:
-            return None
-        return {"by": outcome.invariants[0], "where": where, "found": outcome.violations[0][0].found}
-
     program = HoldfastProgram()
+    for kind, _, name in (part.rpartition(":") for part in where.split("+")):
+        if name in SCENARIOS:
+            yield outcome_with(program, SCENARIOS[name]()), f"scenario {name}"
+        if kind == "crash":
+            for death in deaths_of(calls_of(program, SCENARIOS[name]())):
+                yield outcome_with(program, SCENARIOS[name](), death), f"scenario {name}, {death}"
+        if kind == "sleep":
+            for outcome, words in asleep(program, SCENARIOS[name]()):
+                yield outcome, f"scenario {name}, {words}"
+        if kind == "seed":
+            yield answer(Question(int(name))), f"seed {name}"
+    for seed in range(1, SEEDS_MOST + 1):
+        yield answer(Question(seed)), f"seed {seed}"
 
-    def tried() -> Iterator[dict[str, Any] | None]:
-        for kind, _, name in (part.rpartition(":") for part in mutant.where.split("+")):
-            if name in SCENARIOS:
-                yield verdict(outcome_with(program, SCENARIOS[name]()), f"scenario {name}")
-            if kind == "crash":
-                for death in deaths_of(calls_of(program, SCENARIOS[name]())):
-                    yield verdict(outcome_with(program, SCENARIOS[name](), death), f"scenario {name}, {death}")
-            if kind == "sleep":
-                for process, call, port, method in calls_of(program, SCENARIOS[name]()):
-                    for is_after in (False, True):
-                        faults = ScriptedFaults({(process, call): Fault(Kind.PAUSE, SLEEP_SECONDS, is_after)})
-                        side = "after" if is_after else "before"
-                        where = f"scenario {name}, asleep {side} {process}, call {call}: {port}.{method}"
-                        yield verdict(Run(program, SCENARIOS[name](), faults).outcome(), where)
-            if kind == "seed":
-                yield verdict(answer(Question(int(name))), f"seed {name}")
-        for seed in range(1, SEEDS_MOST + 1):
-            yield verdict(answer(Question(seed)), f"seed {seed}")
 
-    nobody = {"by": None, "where": f"{SEEDS_MOST} seeds", "found": ""}
-    return next((found for found in tried() if found), nobody)
+def asleep(program: Program, setup: Setup) -> Iterator[tuple[Outcome, str]]:
+    """Asleep at each call, before it or after its effect, while others take over."""
+    from holdfast.simulator.crashes import calls_of
+    from holdfast.simulator.faults import Fault, Kind, ScriptedFaults
+    from holdfast.simulator.run import Run
+
+    for process, call, port, method in calls_of(program, setup):
+        for is_after in (False, True):
+            faults = ScriptedFaults({(process, call): Fault(Kind.PAUSE, SLEEP_SECONDS, is_after)})
+            words = f"asleep {'after' if is_after else 'before'} {process}, call {call}: {port}.{method}"
+            yield Run(program, setup, faults).outcome(), words
 
 
 def in_a_child(mutant: Mutant) -> dict[str, Any]:

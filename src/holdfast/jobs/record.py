@@ -140,8 +140,12 @@ def decide(store: Store, key: RunKey, run: Item, gates: list[Gate], received_at:
 
 def _end_if_run_never_started(store: Store, event: JobEvent, job: Merged, run: Item, received_by: str) -> None:
     assert event.run is not None  # noqa: S101 -- called for events that have one; narrows the type
-    if job.new.get("status") == Status.COMPLETED:
+    if event.is_inferred:
         return
     end = ended_by_startup_failure(event.run, run, event.key.job_id, event.received_at)
-    if end is not None:
+    if end is None:
+        return
+    # Whoever died right after it had ended the job left the rest of that undone: the event that comes again does it.
+    was_cut_short = job.is_duplicate and end.mark in job.new.get("dl", ())
+    if job.new.get("status") != Status.COMPLETED or was_cut_short:
         record(store, end, received_by)
