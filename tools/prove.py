@@ -1,5 +1,7 @@
 """Simulate seeds that were never simulated before, for as long as one likes, and add them up in proof/COUNT.json.
 
+The README quotes the sum, and is written anew with it.
+
 `python -m tools.prove [--minutes 10] [--jobs 2]`. Needs Holdfast itself, so it runs in .venv. The exit code is 1 when
 a seed broke an invariant; its command is printed.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -19,6 +22,8 @@ from holdfast.entrypoints.simulation import Question, Tally, search
 
 ROOT = Path(__file__).resolve().parent.parent
 COUNT = ROOT / "proof" / "COUNT.json"
+README = ROOT / "README.md"
+_QUOTE = re.compile(r"(?<=<!-- the sum of proof/COUNT.json -->\n).*?(?=\n<!-- its end -->)", re.DOTALL)
 FIRST_SEED = 10_000  # lower ones belong to the tests
 _SUMMED = ("seeds", "virtual_days", "port_calls", "faults", "violations")
 
@@ -43,6 +48,20 @@ def added(before: dict[str, Any], commit: str, tally: Tally) -> dict[str, Any]:
         "total": total,
         "runs": [*runs, {"commit": commit, **shown}],
     }
+
+
+def quoted(count: dict[str, Any]) -> str:
+    """The sum, in the words of the README."""
+    total = count["total"]
+    violations = f"{total['violations']} violations" if total["violations"] != 1 else "1 violation"
+    return (
+        f"**{total['seeds']:,} seeds, {total['virtual_days']:,.0f} virtual days, {total['port_calls']:,} calls through "
+        f"ports, {total['faults']:,} faults: {violations}**"
+    )
+
+
+def with_quote(readme: str, count: dict[str, Any]) -> str:
+    return _QUOTE.sub(lambda _: quoted(count), readme)
 
 
 def commit_of(root: Path) -> str:
@@ -70,6 +89,7 @@ def main(arguments: list[str]) -> int:
     after = added(before, commit_of(ROOT), tally)
     COUNT.parent.mkdir(exist_ok=True)
     COUNT.write_text(json.dumps(after, indent=2) + "\n", encoding="utf-8")
+    README.write_text(with_quote(README.read_text(encoding="utf-8"), after), encoding="utf-8")
     for seed, invariant in sorted(tally.found.items()):
         print(f"{invariant} does not hold; to see it: {Question(seed).command()}", file=sys.stderr)
     print(json.dumps(after["total"]))

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from holdfast.entrypoints.simulation import Tally
-from tools.prove import FIRST_SEED, added, read_count
+from tools.prove import COUNT, FIRST_SEED, README, added, quoted, read_count, with_quote
 
 
 def tally(seeds: int = 2) -> Tally:
@@ -23,3 +23,16 @@ def test_runs_of_one_commit_are_one_line_and_the_total_grows(tmp_path: Path) -> 
         count = added(count, commit, tally())
     assert [(run["commit"], run["seeds"]) for run in count["runs"]] == [("abc", 4), ("def", 2)]
     assert count["total"]["seeds"] == 6
+
+
+def test_the_readme_quotes_the_sum() -> None:
+    count = read_count(COUNT)
+    assert count["total"]["seeds"] == sum(run["seeds"] for run in count["runs"]) > 0
+    assert f"\n{quoted(count)}\n" in README.read_text()
+
+
+def test_another_sum_is_quoted_in_the_place_of_the_old() -> None:
+    count = added(read_count(COUNT), "abc", tally())
+    readme = with_quote(README.read_text(), count)
+    assert f"\n{quoted(count)}\n" in readme
+    assert quoted(read_count(COUNT)) not in readme
