@@ -99,13 +99,14 @@ class EmbeddedStore:
         return item if item is not None and not table.is_expired(item, self._clock.now()) else None
 
     def batch_get(self, table: Table, keys: Sequence[Key], *, consistent: bool = False) -> list[Item | None]:
-        found = {key: self._rows.read(table, key) for key in checked_keys(table, keys)}
+        read = self._rows.read
+        found = {key: read(table, key) for key in checked_keys(table, keys)}
         if self._meter and found:
             units = sum(get_units(item, consistent=consistent) for item in found.values() if item)
             self._meter(Consumed(table.name, "batch_get", read_units=units))
         now = self._clock.now()
         live = {key: item for key, item in found.items() if item is not None and not table.is_expired(item, now)}
-        if len(live) == len(keys):
+        if len(found) == len(keys):
             return [live.get(key) for key in keys]
         # A key that is named twice gets two items: each is the caller's own.
         return [copied(live[key]) if key in live else None for key in keys]

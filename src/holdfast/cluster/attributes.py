@@ -42,7 +42,9 @@ class Reader:
         return self._typed(name, bool, absent=False, expected="true or false")
 
     def number(self, name: str) -> int:
-        value = self._typed(name, int, 0, "a whole number")
+        value = self.item.get(name, 0)
+        if type(value) is not int:
+            raise self.damaged(name, "expected a whole number")
         if value < 0:
             raise self.damaged(name, "expected a number from 0 up")
         return value

@@ -24,7 +24,9 @@ def is_cordoned_by_others(node: Node) -> bool:
 
 def fence_of(node: Node) -> int:
     """The fence that a node bears; 0 for none, and for what nobody can have written."""
-    text = node.annotations.get(FENCE_ANNOTATION, "0")
+    text = node.annotations.get(FENCE_ANNOTATION)
+    if text is None:
+        return 0
     return int(text) if text.isascii() and text.isdigit() and len(text) <= FENCE_DIGITS_MOST else 0
 
 

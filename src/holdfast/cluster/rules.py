@@ -1,8 +1,9 @@
 """Rules: each a question with its answer and the numbers it saw. They are kept for acting and for not acting."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from holdfast.ports.readings import Reading, Unknown
 
@@ -13,8 +14,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule's verdict. `value` is what was seen, `limit` what it was held against."""
 
     name: str

@@ -50,7 +50,12 @@ class Worker:
     @property
     def is_accepted(self) -> bool:
         """Joined and taken into service: its node no longer bears the start-up taint."""
-        return self.node is not None and not any(taint.key == UNVERIFIED_TAINT for taint in self.node.taints)
+        if self.node is None:
+            return False
+        for taint in self.node.taints:  # noqa: SIM110 -- asked often, and a generator takes twice as long
+            if taint.key == UNVERIFIED_TAINT:
+                return False
+        return True
 
     @property
     def is_ready(self) -> bool:
@@ -100,8 +105,9 @@ class Seen:
         for node in () if isinstance(self.kube, Unknown) else self.kube.value.nodes:
             if node.internal_ip:
                 claims.setdefault(node.internal_ip, []).append(node)
-        alive = (machine for machine in self.machines if machine.id not in self.gone)
-        return tuple(_worker_of(machine, claims.get(machine.private_ip or "", ())) for machine in alive)
+        gone = self.gone
+        alive = [machine for machine in self.machines if machine.id not in gone]
+        return tuple([_worker_of(machine, claims.get(machine.private_ip or "", ())) for machine in alive])
 
     @cached_property
     def gone(self) -> frozenset[InstanceId]:
@@ -112,9 +118,8 @@ class Seen:
     def staying(self) -> tuple[Worker, ...]:
         """The workers that are counted on: not those that spot is about to take, nor those that somebody stopped."""
         leaving = {notice.instance for notice in self.notices.values() if notice.is_leaving}
-        return tuple(
-            worker for worker in self.workers if worker.id not in leaving and worker.machine.state not in _STOPPED
-        )
+        machines = ((worker, worker.machine) for worker in self.workers)
+        return tuple([w for w, machine in machines if machine.id not in leaving and machine.state not in _STOPPED])
 
     @cached_property
     def unlisted(self) -> int:
@@ -204,13 +209,13 @@ def _worker_of(machine: Machine, claims: Sequence[Node]) -> Worker:
     (joined by an older bootstrap) is matched by its address alone, if that leaves no doubt.
     """
     ours = [node for node in claims if node.labels.get(INSTANCE_LABEL) == machine.id]
-    named = [node for node in ours if node.name == machine.id]
-    unlabelled = [node for node in claims if INSTANCE_LABEL not in node.labels]
-    ready = [node for node in unlabelled if node.is_ready]
-    for candidates in (named, ours, ready, unlabelled):
-        if candidates:
-            return Worker(machine, candidates[0]) if len(candidates) == 1 else Worker(machine, None, is_ambiguous=True)
-    return Worker(machine, None)
+    candidates = [node for node in ours if node.name == machine.id] or ours
+    if not candidates:
+        unlabelled = [node for node in claims if INSTANCE_LABEL not in node.labels]
+        candidates = [node for node in unlabelled if node.is_ready] or unlabelled
+    if len(candidates) == 1:
+        return Worker(machine, candidates[0])
+    return Worker(machine, None, is_ambiguous=bool(candidates))
 
 
 def tag_number(text: str | None) -> int:

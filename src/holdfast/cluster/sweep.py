@@ -67,10 +67,10 @@ def orphans(seen: Seen, policy: Policy) -> list[Worker]:
 
 
 def is_orphan(seen: Seen, worker: Worker, policy: Policy) -> bool:
-    machine = worker.machine
-    action = machine.tags.get(ACTION_TAG, "")
     if worker.is_accepted or worker.is_ambiguous:
         return False
+    machine = worker.machine
+    action = machine.tags.get(ACTION_TAG, "")
     if seen.now.seconds_since(machine.launched) < policy.join_timeout_seconds:
         return False
     if action.startswith(ACTION_PREFIX):
@@ -166,8 +166,8 @@ def _lost(seen: Seen, policy: Policy) -> list[Worker]:
     found = [
         worker
         for worker in seen.workers
-        if worker.is_accepted
-        and not worker.is_ready
+        if not worker.is_ready
+        and worker.is_accepted
         and worker.machine.state is MachineState.RUNNING
         and worker.id not in seen.notices
         and worker.id not in targets

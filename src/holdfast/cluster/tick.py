@@ -14,7 +14,7 @@ from holdfast.cluster.act import Actor
 from holdfast.cluster.action_names import action_name
 from holdfast.cluster.alarms import lasting_actions
 from holdfast.cluster.deadline import Deadline, OutOfTime
-from holdfast.cluster.decide import decide
+from holdfast.cluster.decide import decide, next_timers
 from holdfast.cluster.failure import Failure, failure_in, failure_of, foreseen, remember
 from holdfast.cluster.hands import Hands, NotDone
 from holdfast.cluster.lease import Lease, LeaseHeld, acquire, release
@@ -148,7 +148,7 @@ def _acquire(cluster: Cluster, ledger: Ledger, owner: str, deadline: Deadline | 
 
 def _release(cluster: Cluster, ledger: Ledger, actor: Actor) -> str | None:
     """Give the lease back; why not, if that failed: then it runs out by itself."""
-    timers = decide(actor.seen, cluster.policy, cluster.hands.choices).timers
+    timers = next_timers(actor.seen, cluster.policy)
     try:
         release(ledger, actor.lease, timers, cluster.hands.clock.now())
     except HoldfastError as error:

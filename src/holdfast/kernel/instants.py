@@ -5,9 +5,10 @@ seconds, GitHub's times are ISO-8601 with Z; both come from here.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Self
+
+from msgspec import Struct
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UTC_EPOCH = _EPOCH.replace(tzinfo=None)  # only for writing: the zone would be written too
@@ -17,9 +18,12 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:
 _WRITABLE_MS = range(-30_610_224_000_000, 253_402_300_800_000)
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Instant:
-    """A moment, as whole milliseconds since 1970 UTC."""
+class Instant(Struct, frozen=True, order=True):
+    """A moment, as whole milliseconds since 1970 UTC.
+
+    A struct, not a dataclass: no other value is made and compared as often, and a frozen dataclass takes several times
+    as long.
+    """
 
     epoch_ms: int
 

@@ -5,6 +5,7 @@ After a kill no call of that process takes effect: its `finally` blocks run into
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from holdfast.kernel.instants import Instant
@@ -67,7 +68,8 @@ class Calls:
 
     def ports(self, process: Process) -> Ports:
         def port(name: str, target: Any) -> Any:
-            return _Port(self, process, name, target)
+            kind: Any = type(target)
+            return _port_kind(name, kind)(self, process, target)
 
         return Ports(
             port("store", self._store),
@@ -212,18 +214,24 @@ class Calls:
 class _Port:
     """A port of one process; whatever it offers goes through `Calls`."""
 
-    def __init__(self, calls: Calls, process: Process, name: str, target: Any) -> None:
+    __slots__ = ("_calls", "_process", "_target")
+
+    def __init__(self, calls: Calls, process: Process, target: object) -> None:
         self._calls = calls
         self._process = process
-        self._name = name
         self._target = target
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
+
+@cache
+def _port_kind(port: str, kind: type) -> type[_Port]:
+    """Every method that targets of this kind offer, so that no call can be forgotten; and nothing else."""
+    offered = {name: _passed_on(port, name) for name in dir(kind) if not name.startswith("_")}
+    return type(f"_{port.title()}Port", (_Port,), {"__slots__": (), **offered})
+
+
+def _passed_on(port: str, method: str) -> Callable[..., Any]:
+    def call(self: _Port, *args: Any, **options: Any) -> Any:
         target = getattr(self._target, method)
-        calls, process, name = self._calls, self._process, self._name
+        return self._calls.made(self._process, port, method, target, args, options)
 
-        def call(*args: Any, **options: Any) -> Any:
-            return calls.made(process, name, method, target, args, options)
-
-        setattr(self, method, call)  # asked for once a process
-        return call
+    return call

@@ -14,9 +14,22 @@ _UNIT: Final = 1.0 / (1 << 53)
 
 def drawn(seed: int, *parts: int) -> float:
     """A number from 0 up to 1, by the seed and the parts alone."""
-    mixed = (seed + 1) * _FIRST & _MASK
+    return drawn_on(mixed(seed), *parts)
+
+
+def mixed(seed: int, *parts: int) -> int:
+    """The seed and the first parts of many questions, mixed once for all of them."""
+    return _stirred((seed + 1) * _FIRST & _MASK, parts)
+
+
+def drawn_on(mix: int, *parts: int) -> float:
+    """The answer to the question that begins with `mix` and ends with the parts."""
+    mix = (_stirred(mix, parts) * _FIRST) & _MASK
+    return ((mix ^ (mix >> 32)) >> 11) * _UNIT
+
+
+def _stirred(mix: int, parts: tuple[int, ...]) -> int:
     for part in parts:
-        mixed = ((mixed ^ (part + 1)) * _SECOND) & _MASK
-        mixed ^= mixed >> 29
-    mixed = (mixed * _FIRST) & _MASK
-    return ((mixed ^ (mixed >> 32)) >> 11) * _UNIT
+        mix = ((mix ^ (part + 1)) * _SECOND) & _MASK
+        mix ^= mix >> 29
+    return mix

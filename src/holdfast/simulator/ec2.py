@@ -77,7 +77,8 @@ class SimulatedEc2:
         self._end(machine)
 
     def tagged(self, tags: Mapping[str, str]) -> list[Machine]:
-        return [m for m in self._listed() if all(m.tags.get(name) == value for name, value in tags.items())]
+        wanted = tags.items()
+        return [machine for machine in self._listed() if wanted <= machine.tags.items()]
 
     def found(self, machines: Sequence[InstanceId]) -> list[Machine]:
         wanted = set(machines)
@@ -162,7 +163,13 @@ class SimulatedEc2:
         self._ended[instance] = self._timeline.now()
 
     def _listed(self) -> list[Machine]:
-        return [machine for machine in self._machines.values() if self._is_visible(machine.id)]
+        now, visible_from, ended = self._timeline.now(), self._visible_from, self._ended
+        forgotten = now.plus(-LISTED_AFTER_END_SECONDS)
+        return [
+            machine
+            for name, machine in self._machines.items()
+            if visible_from[name] <= now and not (name in ended and ended[name] < forgotten)
+        ]
 
     def _is_visible(self, instance: InstanceId) -> bool:
         now = self._timeline.now()

@@ -14,7 +14,7 @@ from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHubUnavailable, RateLimited
 from holdfast.ports.kube import KubeUnavailable
 from holdfast.ports.machines import MachineError
-from holdfast.simulator.chance import drawn
+from holdfast.simulator.chance import drawn, drawn_on, mixed
 
 
 class Kind(StrEnum):
@@ -138,10 +138,13 @@ class DrawnFaults:
             total += self.rates.get(kind, 0.0)
             self._steps.append((total, kind))
         self._total = total
+        self._mix = mixed(self.seed, 1)
 
     def at_call(self, process: str, number: int, call: int, port: str, method: str) -> Fault | None:
-        chance = drawn(self.seed, 1, number, call)
-        if chance >= self._total or self.is_over:
+        if self.is_over:
+            return None
+        chance = drawn_on(self._mix, number, call)
+        if chance >= self._total:
             return None
         kind = next(kind for limit, kind in self._steps if chance < limit)
         if kind is Kind.STALE and (port, method) not in LISTS:
@@ -152,7 +155,8 @@ class DrawnFaults:
         return fault_of(kind, size)
 
     def befalls(self, kind: Kind, what: str, number: int) -> float | None:
-        if self.is_over or drawn(self.seed, 3, _NUMBER[kind], number) >= self.rates.get(kind, 0.0):
+        rate = self.rates.get(kind, 0.0)
+        if self.is_over or not rate or drawn(self.seed, 3, _NUMBER[kind], number) >= rate:
             return None
         if not self._takes_place(f"{what}:{kind}", kind):
             return None

@@ -205,8 +205,8 @@ class SimulatedK3s:
         ready = [node for node in self._nodes.values() if node.is_ready]
         if not ready:
             return None
-        running = Counter(pod.node for pod in self._pods.values() if pod.node and pod.controller != "DaemonSet")
-        return sum(min(1.0, running[node.name] / self._pods_per_node) for node in ready) / len(ready)
+        running = Counter([pod.node for pod in self._pods.values() if pod.node and pod.controller != "DaemonSet"])
+        return sum([min(1.0, running[node.name] / self._pods_per_node) for node in ready]) / len(ready)
 
     # Inside
 
@@ -269,10 +269,11 @@ class SimulatedK3s:
 
     def _schedule(self) -> None:
         """Give each waiting pod a node that is Ready, open and has room; the emptiest first."""
-        load = Counter(pod.node for pod in self._pods.values() if pod.node)
-        for uid, pod in self._pods.items():
-            if pod.node is not None:
-                continue
+        waiting = [(uid, pod) for uid, pod in self._pods.items() if pod.node is None]
+        if not waiting:
+            return
+        load = Counter([pod.node for pod in self._pods.values() if pod.node])
+        for uid, pod in waiting:
             open_nodes = [node for node in self._nodes.values() if self._takes_pods(node, load[node.name])]
             if not open_nodes:
                 return

@@ -64,8 +64,10 @@ class Scheduler:
         self.on_sleep: Callable[[Process], None] = lambda _: None
         self.on_end: Callable[[Process, BaseException | None], None] = lambda _process, _error: None
         self.on_step: Callable[[], None] = lambda: None  # in the greenlet of the timeline, after each step of a process
+        self.is_calm: Callable[[], bool] = lambda: True  # whether a process may go on without that step
         self._hub = getcurrent()
         self._alive: dict[int, Process] = {}
+        self._is_alone = False  # a process runs, and the event that let it go on has nothing else to do
 
     def start(self, process: Process, work: Callable[[], None]) -> None:
         process.fiber = greenlet(partial(self._body, process, work), self._hub)
@@ -75,6 +77,8 @@ class Scheduler:
 
     def wait(self, process: Process, seconds: float) -> None:
         """Called by a process: the others run, and it goes on so many seconds later, unless it was killed."""
+        if self._is_alone and self.is_calm() and self.timeline.passes(seconds):
+            return  # nobody else has anything to do until then
         self.timeline.after(seconds, partial(self._resume, process))
         self._hub.switch()
         if process.is_dead:
@@ -89,7 +93,9 @@ class Scheduler:
 
     def _resume(self, process: Process) -> None:
         if process.fiber is not None and not process.fiber.dead:
+            self._is_alone = True
             process.fiber.switch()
+            self._is_alone = False
             self.on_step()
 
     def _body(self, process: Process, work: Callable[[], None]) -> None:

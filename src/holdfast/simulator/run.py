@@ -131,6 +131,7 @@ class Run:
         self.scheduler.on_sleep = self.watch.slept
         self.scheduler.on_end = self.watch.ended
         self.scheduler.on_step = self._stop_if_violated
+        self.scheduler.is_calm = self._is_calm
         self.calls = Calls(self.world, self.store, self.scheduler, self._faults, self.watch, CLUSTER)
         self.calls.record = [] if recorded else None
         self._processes = 0
@@ -307,8 +308,11 @@ class Run:
         return process, lambda: work(ports)
 
     def _stop_if_violated(self) -> None:
-        if self.watch.violations and self._stop_at_first and not self._ended:
+        if not self._is_calm():
             raise Stopped
+
+    def _is_calm(self) -> bool:
+        return self._ended or not (self.watch.violations and self._stop_at_first)
 
     def _number_of(self, name: str) -> int:
         """By the name alone: leaving out a fault must not give others another number."""

@@ -159,6 +159,8 @@ class Table:
 
 def _check_key_part(where: str, name: str, value: Value, most_bytes: int) -> None:
     # Not isinstance: a StrEnum, say, would be stored as something else than text.
+    if type(value) is str and value.isascii() and 0 < len(value) <= most_bytes:
+        return  # as nearly all are
     if type(value) is not str or not value:
         raise BadRequest(f"table {where}: {name} is {shown(value)}; expected text that is not empty")
     try:

@@ -71,7 +71,12 @@ def _canonical(value: Value, depth: int) -> Value:
 
 def copied(item: Item) -> Item:
     """A copy that shares nothing that can be changed."""
-    return {name: copied_value(value) for name, value in item.items()}
+    copy = item.copy()
+    for name, value in item.items():
+        kind = type(value)
+        if kind is list or kind is dict:  # hardly any is
+            copy[name] = copied_value(value)
+    return copy
 
 
 def type_name(value: Value) -> str:

@@ -1,0 +1,73 @@
+"""Virtual time: it may pass at once for one who waits, where nobody else has anything to do."""
+
+from holdfast.kernel.instants import Instant
+from holdfast.simulator.process import Process, Scheduler
+from holdfast.simulator.timeline import Timeline
+
+START = Instant(1_000_000)
+
+
+def passed_within_an_event(timeline: Timeline, seconds: float, end_seconds: float) -> bool:
+    answers: list[bool] = []
+    timeline.after(0, lambda: answers.append(timeline.passes(seconds)))
+    timeline.run_until(START.plus(end_seconds))
+    return answers[0]
+
+
+def test_time_passes_at_once_where_nothing_is_due() -> None:
+    timeline = Timeline(START)
+    timeline.after(2.001, lambda: None)
+    assert passed_within_an_event(timeline, 2, 10)
+
+
+def test_time_does_not_pass_over_what_is_due_in_the_same_millisecond() -> None:
+    timeline = Timeline(START)
+    timeline.after(2, lambda: None)
+    assert not passed_within_an_event(timeline, 2, 10)
+
+
+def test_time_does_not_pass_beyond_the_moment_to_which_it_is_run() -> None:
+    timeline = Timeline(START)
+    assert not passed_within_an_event(timeline, 11, 10)
+    assert timeline.now() == START.plus(10)
+    assert not timeline.passes(1)
+
+
+def test_processes_that_one_event_starts_take_turns() -> None:
+    """The event goes on when the first of them waits: time must not pass before it has started the second."""
+    timeline = Timeline(START)
+    scheduler = Scheduler(timeline)
+    told: list[tuple[str, float]] = []
+
+    def work(process: Process, seconds: float) -> None:
+        for _ in range(3):
+            scheduler.wait(process, seconds)
+            told.append((process.name, timeline.now().seconds_since(START)))
+
+    def both() -> None:
+        for number, (name, seconds) in enumerate((("slow", 2.0), ("fast", 1.5))):
+            process = Process(name, number, timeline.now())
+            scheduler.start(process, lambda process=process, seconds=seconds: work(process, seconds))
+
+    timeline.after(0, both)
+    timeline.run_until(START.plus(60))
+    assert told == [("fast", 1.5), ("slow", 2.0), ("fast", 3.0), ("slow", 4.0), ("fast", 4.5), ("slow", 6.0)]
+
+
+def test_a_process_that_found_a_violation_goes_no_further() -> None:
+    timeline = Timeline(START)
+    scheduler = Scheduler(timeline)
+    steps: list[int] = []
+    scheduler.is_calm = lambda: len(steps) < 2
+    seen_by_the_hub: list[int] = []
+    scheduler.on_step = lambda: seen_by_the_hub.append(len(steps))
+
+    def work() -> None:
+        for number in range(4):
+            scheduler.wait(process, 1)
+            steps.append(number)
+
+    process = Process("one", 1, START)
+    timeline.after(0, lambda: scheduler.start(process, work))
+    timeline.run_until(START.plus(60))
+    assert seen_by_the_hub == [0, 2, 3, 4]
