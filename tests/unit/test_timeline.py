@@ -1,5 +1,7 @@
 """Virtual time: it may pass at once for one who waits, where nobody else has anything to do."""
 
+from functools import partial
+
 from holdfast.kernel.instants import Instant
 from holdfast.simulator.process import Process, Scheduler
 from holdfast.simulator.timeline import Timeline
@@ -47,7 +49,7 @@ def test_processes_that_one_event_starts_take_turns() -> None:
     def both() -> None:
         for number, (name, seconds) in enumerate((("slow", 2.0), ("fast", 1.5))):
             process = Process(name, number, timeline.now())
-            scheduler.start(process, lambda process=process, seconds=seconds: work(process, seconds))
+            scheduler.start(process, partial(work, process, seconds))
 
     timeline.after(0, both)
     timeline.run_until(START.plus(60))

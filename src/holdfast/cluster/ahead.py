@@ -41,8 +41,8 @@ def raised(seen: Seen) -> Transition:
 def _ahead(seen: Seen) -> dict[str, int]:
     nodes = () if isinstance(seen.kube, Unknown) else seen.kube.value.nodes
     fence = max(map(fence_of, nodes), default=0)
-    old = (machine for machine in seen.machines if seen.now.seconds_since(machine.launched) >= SUCCESSOR_SECONDS)
-    numbers = (tag_number(machine.tags.get(SEQUENCE_TAG)) for machine in old)
-    sequence = max((number for number in numbers if number <= SEQUENCE_MOST), default=0)
+    latest = seen.now.plus(-SUCCESSOR_SECONDS)
+    numbers = [tag_number(machine.tags.get(SEQUENCE_TAG)) for machine in seen.machines if machine.launched <= latest]
+    sequence = max([number for number in numbers if number <= SEQUENCE_MOST], default=0)
     found = {"fence": (fence, seen.state.fence), "actionSeq": (sequence, seen.state.action_seq)}
     return {name: borne for name, (borne, stored) in found.items() if borne > stored}

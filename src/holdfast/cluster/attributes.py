@@ -1,7 +1,8 @@
 """Stored attributes, by their types. Anything else is damage, and a guess might terminate a machine: there is none."""
 
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.kernel.instants import Instant
@@ -16,8 +17,7 @@ class StateDamaged(NeedsOperator):
     """The stored item is not one that anybody could have written. Nothing is done until a person has looked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Attributes by type; anything else is damage."""
 
     item: Item

@@ -7,6 +7,8 @@ from functools import cached_property
 from math import inf
 from typing import Final
 
+from msgspec import Struct
+
 from holdfast.cluster.spot import Notice, SpotPhase
 from holdfast.cluster.state import ClusterState, Slot
 from holdfast.fleet.options import PoolFailure
@@ -29,14 +31,13 @@ SLOT_TAG: Final = f"{PREFIX}/slot"
 ATTEMPT_TAG: Final = f"{PREFIX}/attempt"
 
 
-_STOPPED: Final = frozenset({MachineState.STOPPING, MachineState.STOPPED})
+_STOPPED: Final = (MachineState.STOPPING, MachineState.STOPPED)  # no set: the hash of an enum takes long
 
 # What lies further ahead was written by a clock that had jumped.
 FUTURE_SECONDS: Final = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """A machine, and the node it became, if it has."""
 
     machine: Machine

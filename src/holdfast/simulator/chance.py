@@ -19,17 +19,17 @@ def drawn(seed: int, *parts: int) -> float:
 
 def mixed(seed: int, *parts: int) -> int:
     """The seed and the first parts of many questions, mixed once for all of them."""
-    return _stirred((seed + 1) * _FIRST & _MASK, parts)
-
-
-def drawn_on(mix: int, *parts: int) -> float:
-    """The answer to the question that begins with `mix` and ends with the parts."""
-    mix = (_stirred(mix, parts) * _FIRST) & _MASK
-    return ((mix ^ (mix >> 32)) >> 11) * _UNIT
-
-
-def _stirred(mix: int, parts: tuple[int, ...]) -> int:
+    mix = (seed + 1) * _FIRST & _MASK
     for part in parts:
         mix = ((mix ^ (part + 1)) * _SECOND) & _MASK
         mix ^= mix >> 29
     return mix
+
+
+def drawn_on(mix: int, *parts: int) -> float:
+    """The answer to the question that begins with `mix` and ends with the parts."""
+    for part in parts:  # as above, and not a call: this is drawn at each call through a port
+        mix = ((mix ^ (part + 1)) * _SECOND) & _MASK
+        mix ^= mix >> 29
+    mix = (mix * _FIRST) & _MASK
+    return ((mix ^ (mix >> 32)) >> 11) * _UNIT

@@ -155,8 +155,8 @@ class DrawnFaults:
         return fault_of(kind, size)
 
     def befalls(self, kind: Kind, what: str, number: int) -> float | None:
-        rate = self.rates.get(kind, 0.0)
-        if self.is_over or not rate or drawn(self.seed, 3, _NUMBER[kind], number) >= rate:
+        rate = 0.0 if self.is_over else self.rates.get(kind, 0.0)
+        if not rate or drawn(self.seed, 3, _NUMBER[kind], number) >= rate:
             return None
         if not self._takes_place(f"{what}:{kind}", kind):
             return None
