@@ -123,7 +123,7 @@ JOBS: Final = (
     Mutant(
         "who takes over a claim asks GitHub without a look",
         f"{_J}.retry",
-        "        if is_resumed:\n",
+        "        if is_resumed and _has_moved(github, key, repository):\n",
         "        if False:\n",
         "crash:interrupted-job",
         "GitHub had been asked, and the answer was lost",
@@ -138,8 +138,8 @@ JOBS: Final = (
     Mutant(
         "an attempt that somebody else has run again is run again",
         f"{_J}.retry",
-        '        return Decision(Verdict.NO, f"somebody has run it again: attempt {seen.run_attempt} is there")\n',
-        "        pass\n",
+        'return Decision(Verdict.NO, f"somebody has run it again: attempt {key.run_attempt} is not the latest")',
+        "pass",
         "rerun-by-hand",
         "found by seed 4",
     ),
@@ -153,7 +153,7 @@ JOBS: Final = (
     Mutant(
         "what spot took down gets spot again",
         f"{_J}.retry",
-        'return before.get("retry", {}).get("state") in ("intended", "requested")',
+        'return before.get("retry", {}).get("state") in (INTENDED, "requested")',
         "return False",
         "interrupted-job",
     ),
