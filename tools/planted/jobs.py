@@ -179,17 +179,17 @@ JOBS: Final = (
     Mutant(
         "the cursor is moved before a delivery was asked for",
         f"{_J}.recovery",
-        "        records = [record for record in page.records if record.id > high]\n",
-        "        records = [record for record in page.records if record.id > high]\n"
+        "        swept.examined += len(records)\n",
+        "        swept.examined += len(records)\n"
         "        if page.cursor is None and records:\n"
-        "            place = _moved(store, key, place, page.records[0].id, None)\n",
+        "            place = _moved(store, key, place, page.records[0].id, None, None)\n",
         "lost-webhook",
     ),
     Mutant(
         "the cursor is moved by whoever comes last",
         f"{_J}.recovery",
-        "return store.update(STATE, key, update, seen).new",
-        "return store.update(STATE, key, update).new",
+        'return store.update(STATE, key, update + set_all({"n": version + 1}), seen).new',
+        'return store.update(STATE, key, update + set_all({"n": version + 1})).new',
         says="two sweeps at once",
         where="sleep:lost-webhook",
     ),
