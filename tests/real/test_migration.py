@@ -41,7 +41,8 @@ ONE = InstallationId(1)
 BUCKET = "older-system"
 LAYOUT = "webhooks/{installation_id}/{job_id}/{status}.json"
 KILLS = 4
-LIVE_EVERY_SECONDS = 0.1  # a job's webhooks; as fast as it can, the bucket would grow faster than it is read
+LOOK_EVERY_SECONDS = 0.05  # at how far it is; as fast as it can, the looks would take its processor
+LIVE_EVERY_SECONDS = 0.4  # a job's webhooks; as fast as it can, the bucket would grow faster than it is read
 
 
 @dataclass
@@ -161,6 +162,8 @@ def backfill_and_kill(account: Account, chance: random.Random) -> int:
         # Also within the first batch, and within the count.
         goal = start + chance.choice([0, 0, chance.randint(1, max(1, account.jobs // KILLS))])
         while process.poll() is None and kills < KILLS:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_EVERY_SECONDS)
             place = last_backfill(account.store)
             if place is not None and place.objects >= goal and place is not before:
                 process.kill()

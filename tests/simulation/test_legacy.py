@@ -116,6 +116,35 @@ def test_a_scale_up_without_ids_adopts_what_was_launched_since_it_began(stage_of
     assert len(stage.alive) == 4
 
 
+def test_a_scale_up_that_does_not_say_how_many_it_asked_for_is_verified_and_completed(stage_of: StageMaker) -> None:
+    """As seed 001 has the item: without scaleUpRequested, and with a lock whose holder died."""
+    stage = busy(stage_of())
+    ids = [launch(stage, f"legacy-{number}", {}) for number in range(2)]
+    now = stage.clock.now()
+    item = {name: value for name, value in SCALING_UP.items() if name != "scaleUpRequested"}
+    item |= {"scaleUpStartedEpoch": now.epoch_seconds, "scaleUpInstanceIds": ids, "workerCount": 2}
+    stage.store.put(STATE, {**item, "lockOwner": "req-1", "lockUntilEpoch": now.plus(30).epoch_seconds})
+    stage.tick_until(lambda: not stage.state.is_acting)
+    assert stage.state.last_scale.epoch_seconds >= now.epoch_seconds
+    assert len(stage.alive) == 4
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "not recorded"])
+def test_a_scale_up_of_two_that_came_to_one_machine_is_completed_with_it(
+    stage_of: StageMaker, is_recorded: bool
+) -> None:
+    """It died between two launches, before or after it recorded the first: what it launched has joined."""
+    stage = busy(stage_of())
+    now = stage.clock.now().epoch_seconds
+    machine = launch(stage, "legacy", {})
+    ids = [machine] if is_recorded else []
+    stage.store.put(STATE, {**SCALING_UP, "scaleUpStartedEpoch": now, "scaleUpInstanceIds": ids})
+    stage.tick_until(lambda: not stage.state.is_acting, most=20)
+    assert machine in {one.id for one in stage.alive}
+    assert stage.state.up_failures == 0
+    assert stage.state.last_scale.epoch_seconds >= now
+
+
 def test_of_more_machines_than_it_asked_for_it_adopts_the_first_and_none_of_ours(stage_of: StageMaker) -> None:
     stage = busy(stage_of())
     now = stage.clock.now().epoch_seconds
@@ -179,6 +208,27 @@ def test_a_scale_down_without_commits_is_drained_from_the_beginning(
     assert target in {one.id for one in stage.alive}
     stage.tick_until(lambda: not stage.state.is_acting)
     assert target not in {one.id for one in stage.alive}
+    assert sum(1 for pod in stage.world.k3s.pods() if pod.node) == 8
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "not recorded"])
+def test_of_two_targets_the_one_that_it_terminated_is_left_alone_and_the_other_is_carried_on(
+    stage_of: StageMaker, is_recorded: bool
+) -> None:
+    """It died between two targets; or between the termination and its record."""
+    stage = stage_of(workers=6)  # one in its zone would be needed there
+    stage.world.k3s.run(Workload("web", 8))
+    stage.tick()
+    ended, left = stage.alive[0].id, stage.alive[1].id
+    stage.world.ec2.terminate(ended)
+    now = stage.clock.now().epoch_seconds
+    item = SCALING_DOWN | {"scaleDownStartedEpoch": now, "scaleDownTargetInstanceIds": [ended, left]}
+    item |= {"scaleDownCompletedInstanceIds": [ended] if is_recorded else []}
+    stage.store.update(STATE, Key("cluster"), set_all({name: item[name] for name in item if name != "pk"}))
+    stage.tick_until(lambda: not stage.state.is_acting)
+    assert {ended, left}.isdisjoint(one.id for one in stage.alive)
+    assert len(stage.alive) == 4
+    assert stage.state.last_scale == stage.clock.now(), "the cooldown begins when the last one is gone"
     assert sum(1 for pod in stage.world.k3s.pods() if pod.node) == 8
 
 

@@ -14,7 +14,7 @@ from holdfast.jobs.keys import JobKey
 from holdfast.jobs.limits import BODY_BYTES_MOST
 from holdfast.jobs.migration import walk
 from holdfast.jobs.migration.compare import LOOK_AGAIN_SECONDS, LOOKS
-from holdfast.jobs.migration.counts import Counted
+from holdfast.jobs.migration.counts import EVERY_SECONDS, Counted, Ledger
 from holdfast.jobs.migration.dual import DualTracker
 from holdfast.jobs.migration.layout import UNSTORED, Layout
 from holdfast.jobs.migration.phases import Phase, PhaseWatch, StoredPhase, stored_phase
@@ -252,7 +252,9 @@ def test_in_dual_write_a_webhook_does_not_wait_for_a_store_that_hangs() -> None:
     world.store.meet = lambda *_: answers.wait()
     watch = PhaseWatch(world.store, world.clock, StoredPhase(Phase.DUAL_WRITE), ask_seconds=0.01)
     told: list[Any] = []
-    dual = DualTracker(world.tracker, world.bucket, watch, world.clock, told.append, store_seconds=0.01)
+    ledger = Ledger(world.store, world.clock, told.append, flush_seconds=0.01)
+    world.clock.advance(EVERY_SECONDS)  # figures are due, too
+    dual = DualTracker(world.tracker, world.bucket, watch, world.clock, ledger, store_seconds=0.01)
     try:
         assert dual.receive(life(7)[0]).result is Result.STORED
         assert len(noted(world)) == 1

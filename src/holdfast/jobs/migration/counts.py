@@ -8,12 +8,14 @@ In memory in between: a process that is killed loses some seconds of counting, n
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Literal
 
+from holdfast.jobs.migration.bounded import Bounded
 from holdfast.jobs.writing import together
-from holdfast.kernel.errors import HoldfastError
+from holdfast.kernel.errors import HoldfastError, StoreUnavailable
 from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Key, Store, attr
@@ -21,6 +23,7 @@ from holdfast.ports.store.tables import STATE
 
 KEPT_SECONDS: Final = 30 * 86_400
 EVERY_SECONDS: Final = 10.0
+FLUSH_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 Side = Literal["store", "s3"]
@@ -96,8 +99,9 @@ def counted(store: Store, now: Instant, stay: int, days: int = 2) -> Counted:
 class Ledger:
     """Counts, and adds to the stored sums every few seconds, on the thread that happens to count then."""
 
-    def __init__(self, store: Store, clock: Clock, told: Tell = nobody) -> None:
+    def __init__(self, store: Store, clock: Clock, told: Tell = nobody, flush_seconds: float = FLUSH_SECONDS) -> None:
         self._store = store
+        self._bounded = Bounded(flush_seconds, 1, "figures")
         self._clock = clock
         self._told = told
         self._pending: Counter[tuple[int, str]] = Counter()
@@ -112,7 +116,8 @@ class Ledger:
                 self._pending[told.stay, f"{told.side}_{told.call}_us"] += round(told.seconds * 1e6)
             if self._clock.monotonic_seconds() < self._due:
                 return
-        self.flush()
+        with suppress(StoreUnavailable):  # it goes on by itself: no webhook waits for figures
+            self._bounded(self.flush)
 
     def flush(self) -> None:
         """Add what is pending. What cannot be added now is added later."""

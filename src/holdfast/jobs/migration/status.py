@@ -126,7 +126,10 @@ def _against_dynamodb_only(it: Standing) -> Iterator[str]:
     """Write no objects any more: nobody may need them."""
     yield from _against_dual_read(it)
     if fallbacks := it.figures.fallbacks:
-        yield f"{fallbacks} reads since yesterday found a job in S3, not in the tables; run: holdfast migrate compare"
+        yield (
+            f"{fallbacks} reads since yesterday found a job in S3, not in the tables; run: holdfast migrate compare, "
+            "mend what it finds, and see tomorrow whether there are more"
+        )
 
 
 _AGAINST: Final = {Phase.DUAL_READ: _against_dual_read, Phase.DYNAMODB_ONLY: _against_dynamodb_only}
