@@ -7,9 +7,8 @@ import pytest
 from holdfast.cluster.log import log_failure
 from holdfast.cluster.spot import SpotKind
 from holdfast.cluster.tick import tick
-from holdfast.entrypoints.boards import latest
-from holdfast.entrypoints.happening import alerts, headline, rule_groups
-from holdfast.entrypoints.history import ClusterHistory, Moment, marks, spans
+from holdfast.entrypoints.happening import alerts, headline, rule_groups, why_nothing
+from holdfast.entrypoints.history import ClusterHistory, Moment, latest, marks, spans
 from holdfast.entrypoints.last_look import nodes_shown
 from holdfast.jobs.cost import shipped_prices
 from holdfast.kernel.errors import StoreUnavailable
@@ -108,8 +107,37 @@ def test_rules_are_grouped_by_what_they_are_for() -> None:
     up, down = rule_groups([rule.shown() for rule in ticked.plan.rules])[:2]
     assert up["rules"][0]["name"] == "cpu_high"
     assert down["rules"][0]["name"] == "cpu_low"
-    assert "pods wait for a place" in up["against"]
+    assert up["against"] == ["CPU is not high", "no pod waits"]
     assert all(rule["words"] != rule["name"] for group in (up, down) for rule in group["rules"])
+    assert why_nothing([up, down]) == (
+        "not up: CPU is not high, no pod waits; "
+        "not down: it has not idled long enough, there are as few workers as may be"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cpu", "waiting", "long_enough", "against"),
+    [
+        ("yes", "no", "no", []),
+        ("no", "yes", "yes", []),
+        ("no", "yes", "no", ["CPU is not high", "they have not waited long enough"]),
+        ("unknown", "no", "no", ["it is not known whether CPU is high", "no pod waits"]),
+    ],
+)
+def test_where_one_reason_is_enough_the_other_is_not_missed(
+    cpu: str, waiting: str, long_enough: str, against: list[str]
+) -> None:
+    """SCALE_UP_RULE=any."""
+    verdicts = {"cpu_high": cpu, "pods_waiting": waiting, "waiting_long_enough": long_enough, "below_maximum": "yes"}
+    rules = [{"name": name, "verdict": verdict, "value": "", "limit": ""} for name, verdict in verdicts.items()]
+    assert rule_groups(rules, one_suffices=True)[0]["against"] == against
+
+
+def test_a_short_list_leaves_out_what_goes_on_behind_it() -> None:
+    steps = (("begin_scale_up", "pods wait"), ("launch_slot", "slot 0"), ("enter_phase", "all launched"))
+    moment = Moment(NOW, "tick", 1, 0, 0.5, steps, ("launched i-1",), None)
+    assert [event["kind"] for event in latest([moment], 8)] == ["told", "begin_scale_up"]
+    assert len(latest([moment], None)) == 4
 
 
 # The time line

@@ -158,7 +158,8 @@ def test_events_are_found_by_their_words(world: ConsoleWorld) -> None:
     everything = world.get("/api/events").json
     some = world.get("/api/events", q="begin SCALE").json
     assert 0 < some["found"] < everything["found"]
-    assert "Nothing of the last day has" in world.get("/events", q="no such thing").text
+    assert "Nothing of the last 24 hours has" in world.get("/events", q="no such thing").text
+    assert world.get("/api/events", q="begin_scale_up").json["items"] == some["items"]
 
 
 def test_pause_and_resume_by_the_page(world: ConsoleWorld) -> None:

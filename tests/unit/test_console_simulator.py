@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,74 @@ def test_faults_happen_in_the_living_world(desk: Any) -> None:
     assert hasattr(world.signals.cpu(), "value") or "node" in str(world.signals.cpu())
     assert len(world.kube.pods()) < pods + 30
     assert len(orders.state({})["orders"]) == len(woken) == 4
+
+
+def burst_pods(world: LivingWorld) -> int:
+    return sum(pod.name.startswith("burst") for pod in world.kube.pods())
+
+
+def test_each_burst_has_its_own_pods_and_its_own_half_hour(desk: Any) -> None:
+    orders, world, _ = desk
+    orders.inject("burst")
+    world.pass_time(20 * 60)
+    orders.inject("burst")
+    assert burst_pods(world) == 60
+    world.pass_time(15 * 60)
+    assert burst_pods(world) == 30
+    world.pass_time(20 * 60)
+    assert burst_pods(world) == 0
+
+
+def test_a_button_that_is_pressed_on_and_on_does_not_flood_the_world(desk: Any) -> None:
+    orders, world, _ = desk
+    done = [orders.inject("burst")["done"] for _ in range(7)]
+    assert done[4:] == ["30 pods for 30 minutes", *["5 bursts are under way already; nothing was added"] * 2]
+    assert burst_pods(world) == 150
+
+
+def test_a_trouble_that_is_ordered_again_lasts_from_then_on(desk: Any) -> None:
+    orders, world, _ = desk
+    orders.inject("blind")
+    orders.inject("sold-out-eu-west-1b")
+    world.pass_time(8 * 60)
+    orders.inject("blind")
+    world.pass_time(8 * 60)
+    assert not hasattr(world.signals.cpu(), "value")
+    world.pass_time(40 * 60)
+    orders.inject("sold-out-eu-west-1b")
+    world.pass_time(50 * 60)
+    with pytest.raises(MachineError, match="InsufficientInstanceCapacity"):
+        world.machines.launch(order("eu-west-1b", Market.ON_DEMAND))
+    world.pass_time(15 * 60)
+    assert world.machines.launch(replace(order("eu-west-1b", Market.ON_DEMAND), token="later")).id
+
+
+def test_no_machine_gets_its_notice_twice(desk: Any) -> None:
+    orders, _, _ = desk
+    assert orders.inject("spot")["done"].startswith("EC2 gave notice to i-")
+    assert orders.inject("spot")["done"] == "there is no spot machine to take"
+
+
+def test_the_machine_of_a_running_job_is_taken_once(desk: Any) -> None:
+    """Its job ends, once, as a failure; until then the next order takes another job's."""
+    orders, world, _ = desk
+    assert orders.inject("runner")["done"] == "no job runs on a spot machine"
+    said: list[dict[str, Any]] = []
+
+    def is_taken(parcel: Parcel) -> bool:
+        said.append(json.loads(parcel.body))
+        return True
+
+    for _ in range(240):
+        world.pass_time(30)
+        if orders.inject("runner")["done"].startswith("EC2 gave notice to the runner of "):
+            break
+    world.pass_time(7200)
+    world.hand_over_parcels(is_taken, 100_000)
+    assert "runner_interrupted" in {each.get("type") for each in said}
+    ended = [each["workflow_job"] for each in said if each.get("action") == "completed" and "workflow_job" in each]
+    assert "failure" in {job["conclusion"] for job in ended}
+    assert len({job["id"] for job in ended}) == len(ended)
 
 
 def test_a_broken_machine_is_gone(desk: Any) -> None:

@@ -105,6 +105,20 @@ def entries(
         day = day.plus(86_400)
 
 
+def newest_entries(store: Store, cluster: ClusterId, until: Instant, most: int) -> list[Entry]:
+    """The last entries up to a moment, the newest first, however long ago. Little more is read than is given."""
+    found: list[Entry] = []
+    for days in range(KEPT_DAYS + 1):
+        day = until.plus(-days * 86_400)
+        span = SortRange.up_to(f"{until.epoch_ms:013d}~")
+        query = Query(LOGS, f"{cluster}#{day.date()}", span, reverse=True, limit=most)
+        for item in every_item(store, query):
+            found.append(_entry(item))
+            if len(found) == most:
+                return found
+    return found
+
+
 def last_tick(store: Store, cluster: ClusterId, now: Instant) -> Entry | None:
     """The newest tick of today or yesterday, however many have failed since. Mostly one short page is read."""
     for day in (now, now.plus(-86_400)):

@@ -63,7 +63,19 @@ _COST: Final = record(
         "prices_as_of": TEXT,
     }
 )
-EVENTS: Final = record({"now": TIME, "q": TEXT, "items": list_of(_EVENT), "found": COUNT})
+EVENTS: Final = record(
+    {
+        "now": TIME,
+        "q": TEXT,
+        "day": maybe(TEXT),
+        "items": list_of(_EVENT),
+        "found": COUNT,
+        "skip": COUNT,
+        "day_before": maybe(TEXT),
+        "day_after": maybe(TEXT),
+        "first_day": TEXT,
+    }
+)
 SIMULATOR_RUN: Final = record(
     {
         "state": {"enum": ["running", "done", "stopped", "failed"]},
@@ -167,7 +179,7 @@ def board_schemas(cluster: Schema, decision: Schema, job: Schema, group: Schema)
         }
     )
     shared: Schema = {"now": TIME, "time_line": _TIME_LINE, "latest": list_of(_EVENT)}
-    items = list_of({**decision, "properties": {**decision["properties"], "groups": groups}})
+    items = list_of({**decision, "properties": {**decision["properties"], "groups": groups, "why_nothing": TEXT}})
     return {
         "overview": record(
             {

@@ -126,7 +126,7 @@ _BOARD_CALLS: Final = (
         "/api/cluster/now",
         "The cluster as its page shows it: nodes with their pods, the action under way, the time line, the rules.",
         "cluster-now",
-        (("hours", "Of the time line: 1, 6 or 24."),),
+        (("hours", "Of the time line: 1, 3, 6 or 24."),),
         errors=(400, 503),
     ),
     Call(
@@ -140,9 +140,13 @@ _BOARD_CALLS: Final = (
     Call(
         "get",
         "/api/events",
-        "What happened in the cluster in the last day, the newest first.",
+        "What happened in the cluster on a day, the newest first: 200 at a time.",
         "events",
-        (("q", "Only what has all these words in it."),),
+        (
+            ("q", "Only what has all these words in it."),
+            ("day", "A day of the last thirty, in UTC, such as 2026-01-15; without it the last 24 hours."),
+            ("skip", "So many of the newest are left out."),
+        ),
         errors=(400, 503),
     ),
     Call(

@@ -6,18 +6,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from holdfast.cluster.memory import memory_keys, read_memory
+from holdfast.cluster.policy import ScaleUpRule
 from holdfast.entrypoints.happening import alerts, headline, rule_groups
-from holdfast.entrypoints.history import (
-    HOURS_MOST,
-    TICKS_MOST,
-    ClusterHistory,
-    Moment,
-    acting_ticks,
-    marks,
-    spans,
-    ticks_before,
-)
+from holdfast.entrypoints.history import ClusterHistory, Moment, latest, marks, spans
 from holdfast.entrypoints.last_look import LastLook, hourly_cost, nodes_shown
+from holdfast.entrypoints.looking_back import LookingBack, only
 from holdfast.entrypoints.overview import cluster_overview
 from holdfast.entrypoints.policies import policy_of
 from holdfast.entrypoints.tracking import Tracking
@@ -42,10 +35,9 @@ Given = Mapping[str, str]
 COUNT_MOST: Final = 500
 INSTALLATIONS_MOST: Final = 10
 _OPEN: Final = (Status.IN_PROGRESS, Status.SCHEDULED, Status.QUEUED, Status.WAITING)
-_HOURS: Final = ("1", "6", "24")
+_HOURS: Final = ("1", "3", "6", "24")
 _RUNNING_SHOWN: Final = 6
 _STATS_OF: Final = 200
-_TOLD_SHOWN: Final = 2
 
 
 @dataclass(frozen=True)
@@ -61,11 +53,19 @@ class Boards:
     history: ClusterHistory
 
     @property
+    def back(self) -> LookingBack:
+        return LookingBack(self.store, self._name, self.history, one_suffices=self._one_suffices)
+
+    @property
+    def _one_suffices(self) -> bool:
+        return ScaleUpRule(self.settings.scale_up_rule) is ScaleUpRule.ANY
+
+    @property
     def _name(self) -> ClusterId:
         return ClusterId(self.settings.cluster_id)
 
     def overview(self, given: Given) -> Data:
-        _only(given)
+        only(given)
         now = self.clock.now()
         moments = self.history.since(now.plus(-6 * 3600), now)
         cluster, jobs = self._cluster(now, moments), self._jobs()
@@ -82,7 +82,7 @@ class Boards:
         }
 
     def cluster(self, given: Given) -> Data:
-        _only(given, "hours")
+        only(given, "hours")
         asked = given.get("hours")
         if asked is not None and asked not in _HOURS:
             raise BadRequest(f"hours {cut(asked)!r}: expected one of {', '.join(_HOURS)}")
@@ -93,38 +93,19 @@ class Boards:
         return {
             "now": now.iso(),
             **shown,
-            "groups": rule_groups(shown["rules"]),
+            "groups": rule_groups(shown["rules"], one_suffices=self._one_suffices),
             "policy": self._policy(),
             "time_line": self._time_line(moments, hours),
             "latest": latest(moments, 12),
         }
 
     def decisions(self, given: Given) -> Data:
-        """The ticks before a moment, the newest first; `acted`: only those that did something, of the last day."""
-        _only(given, "until", "acted")
-        now = self.clock.now()
-        try:
-            until = Instant.from_iso(given["until"]) if given.get("until") else now
-        except ValueError as error:
-            raise BadRequest(f"until: {error}") from error
-        acted = given.get("acted") == "yes"
-        if acted:
-            moments = self.history.since(now.plus(-HOURS_MOST * 3600), now)
-            found = acting_ticks(self.store, self._name, moments, until)
-        else:
-            found = ticks_before(self.store, self._name, until, now)
-        items = [{**entry, "groups": rule_groups(entry["rules"])} for entry in found]
-        earlier = Instant.from_iso(found[-1]["at"]).plus(-0.001).iso() if len(found) == TICKS_MOST else None
-        return {"now": now.iso(), "until": until.iso(), "acted": acted, "items": items, "earlier": earlier}
+        only(given, "until", "acted")
+        return self.back.decisions(given, self.clock.now())
 
     def events(self, given: Given) -> Data:
-        """What happened in the cluster in the last day, the newest first; `q`: only what has these words in it."""
-        _only(given, "q")
-        wanted = given.get("q", "").strip().lower()[:200]
-        now = self.clock.now()
-        found = latest(self.history.since(now.plus(-HOURS_MOST * 3600), now), None)
-        shown = [event for event in found if all(word in str(event).lower() for word in wanted.split())]
-        return {"now": now.iso(), "q": given.get("q", "")[:200], "items": shown[:200], "found": len(shown)}
+        only(given, "q", "day", "skip")
+        return self.back.events(given, self.clock.now())
 
     # Parts
 
@@ -218,30 +199,6 @@ class Boards:
         return price.usd_per_hour if price else Decimal(0)
 
 
-def latest(moments: list[Moment], most: int | None) -> list[Data]:
-    """What was done and told, the newest first, a line each."""
-    found: list[Data] = []
-    for moment in reversed(moments):
-        at = moment.at.iso()
-        if moment.kind != "tick":
-            found.append({"at": at, "kind": "no_tick", "text": moment.stopped or ""})
-        else:
-            if moment.stopped:
-                found.append({"at": at, "kind": "stopped", "text": moment.stopped})
-            found += [{"at": at, "kind": "told", "text": text} for text in _few(moment.told, most)]
-            found += [{"at": at, "kind": kind, "text": because} for kind, because in reversed(moment.steps)]
-        if most is not None and len(found) >= most:
-            return found[:most]
-    return found
-
-
-def _few(told: tuple[str, ...], most: int | None) -> list[str]:
-    """In a short list, a tick with many words gets two lines and how many more there are."""
-    if most is None or len(told) <= _TOLD_SHOWN + 1:
-        return list(told)
-    return [*told[:_TOLD_SHOWN], f"and {len(told) - _TOLD_SHOWN} more like that"]
-
-
 def _not_followed(failure: Data | None, moments: list[Moment]) -> Data | None:
     """A failure that no tick has followed yet, of whichever process it was."""
     ticked = [moment.at for moment in moments if moment.kind == "tick"]
@@ -251,8 +208,9 @@ def _not_followed(failure: Data | None, moments: list[Moment]) -> Data | None:
 
 
 def _hours_worth(moments: list[Moment], now: Instant) -> int:
-    """Six hours, unless all that is known is of the last one."""
-    return 1 if moments and now.seconds_since(moments[0].at) < 3600 else 6
+    """Six hours, unless all that is known is of the last ones."""
+    known = now.seconds_since(moments[0].at) if moments else 6 * 3600
+    return next((hours for hours in (1, 3) if known < hours * 3600), 6)
 
 
 def _pool(name: str, failure: PoolFailure, now: Instant) -> Data:
@@ -262,10 +220,3 @@ def _pool(name: str, failure: PoolFailure, now: Instant) -> Data:
 
 def _failing(failure: PoolFailure, now: Instant) -> Data:
     return {"failures": failure.failures, "until": failure.until.iso(), "is_failing": now < failure.until}
-
-
-def _only(given: Given, *known: str) -> None:
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        expected = f"; there are {', '.join(known)}" if known else "; there is nothing"
-        raise BadRequest(f"{cut(unknown[0])!r} is not asked for here{expected}")

@@ -11,22 +11,29 @@ Data = Mapping[str, Any]
 # The rules that speak for going down begin with this one; those before it speak for going up.
 _FIRST_DOWN: Final = "cpu_low"
 _LAST_DOWN: Final = "no_action_under_way"
+# Each rule as it holds, and as it does not.
 RULES: Final = {
-    "cpu_high": "CPU is high",
-    "pods_waiting": "pods wait for a place",
-    "waiting_long_enough": "they have waited long enough",
-    "cooldown_up_over": "the cooldown is over",
-    "below_maximum": "there are fewer workers than the maximum",
-    "no_action_under_way": "no other action is under way",
-    "not_backing_off": "no failure to back off from",
-    "cpu_low": "CPU is low",
-    "nothing_waiting": "no pod waits",
-    "idle_long_enough": "it has idled long enough",
-    "cooldown_down_over": "the cooldown is over",
-    "above_minimum": "there are more workers than the minimum",
-    "nodes_known": "the nodes can be seen",
-    "not_ready_replaced": "no node stays NotReady",
+    "cpu_high": ("CPU is high", "CPU is not high"),
+    "pods_waiting": ("pods wait for a place", "no pod waits"),
+    "waiting_long_enough": ("they have waited long enough", "they have not waited long enough"),
+    "cooldown_up_over": ("the cooldown is over", "the cooldown is not over"),
+    "below_maximum": ("there are fewer workers than the maximum", "there are as many workers as may be"),
+    "no_action_under_way": ("no other action is under way", "an action is under way"),
+    "not_backing_off": ("no failure to back off from", "it backs off after a failure"),
+    "cpu_low": ("CPU is low", "CPU is not low"),
+    "nothing_waiting": ("no pod waits", "pods wait for a place"),
+    "idle_long_enough": ("it has idled long enough", "it has not idled long enough"),
+    "cooldown_down_over": ("the cooldown is over", "the cooldown is not over"),
+    "above_minimum": ("there are more workers than the minimum", "there are as few workers as may be"),
+    "nodes_known": ("the nodes can be seen", "the nodes cannot be seen"),
+    "not_ready_replaced": ("no node stays NotReady", "a node stays NotReady"),
+    "not_paused": ("it is not paused", "it is paused"),
+    "somewhere_to_launch": ("a pool has capacity", "no pool has capacity"),
+    "a_worker_may_leave": ("a worker may leave", "no worker may leave"),
 }
+# What cannot hold while the other does not: one reason is enough.
+_FOLLOWS: Final = {"waiting_long_enough": ("pods_waiting",), "idle_long_enough": ("cpu_low", "nothing_waiting")}
+_PRESSURE: Final = ("cpu_high", "pods_waiting", "waiting_long_enough")
 
 
 # By the kind of the notice.
@@ -51,8 +58,11 @@ class Alert:
         return asdict(self)
 
 
-def rule_groups(rules: Sequence[Data]) -> list[dict[str, Any]]:
-    """The rules of a tick by what they are for. All of a group must hold; `against` are those that do not."""
+def rule_groups(rules: Sequence[Data], *, one_suffices: bool = False) -> list[dict[str, Any]]:
+    """The rules of a tick by what they are for. All of a group must hold; `against` says what does not.
+
+    `one_suffices`: high CPU alone, or pods that wait alone, are enough to add workers (SCALE_UP_RULE).
+    """
     up: list[Data] = []
     down: list[Data] = []
     others: list[Data] = []
@@ -60,19 +70,43 @@ def rule_groups(rules: Sequence[Data]) -> list[dict[str, Any]]:
     for rule in rules:
         if rule["name"] == _FIRST_DOWN:
             current = down
-        current.append({**rule, "words": RULES.get(rule["name"], str(rule["name"]).replace("_", " "))})
+        holds, _ = _in_words(rule)
+        current.append({**rule, "words": holds})
         if current is down and rule["name"] == _LAST_DOWN:
             current = others
     named = (("To add workers", up), ("To take one away", down), ("Beside that", others))
     return [
-        {
-            "title": title,
-            "rules": group,
-            "against": [rule["words"] for rule in group if rule["verdict"] != "yes"],
-        }
+        {"title": title, "rules": group, "against": _against(group, one_suffices=one_suffices)}
         for title, group in named
         if group
     ]
+
+
+def _against(rules: Sequence[Data], *, one_suffices: bool) -> list[str]:
+    missing = {rule["name"] for rule in rules if rule["verdict"] != "yes"}
+    if one_suffices and ("cpu_high" not in missing or not missing & {"pods_waiting", "waiting_long_enough"}):
+        missing -= set(_PRESSURE)
+    return [
+        _in_words(rule)[1] if rule["verdict"] == "no" else f"it is not known whether {_in_words(rule)[0]}"
+        for rule in rules
+        if rule["name"] in missing and not missing & set(_FOLLOWS.get(rule["name"], ()))
+    ]
+
+
+def _in_words(rule: Data) -> tuple[str, str]:
+    name = str(rule["name"]).replace("_", " ")
+    return RULES.get(rule["name"], (name, f"not: {name}"))
+
+
+def why_nothing(groups: Sequence[Data]) -> str:
+    """Why a tick did nothing, in a line."""
+    against = {group["title"]: group["against"] for group in groups}
+    up, down = against.get("To add workers", []), against.get("To take one away", [])
+    acting = RULES["no_action_under_way"][1]
+    if acting in up or acting in down:
+        return acting
+    parts = (("not up", up), ("not down", down), ("", against.get("Beside that", [])))
+    return "; ".join(f"{what}: {', '.join(why)}".removeprefix(": ") for what, why in parts if why)
 
 
 def headline(cluster: Data, jobs: Data) -> list[str]:

@@ -1,7 +1,6 @@
 """The cluster's last hours, for the time line: read from the decision log once, and then only what is new in it."""
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
@@ -13,7 +12,9 @@ from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Store
 
 HOURS_MOST: Final = 24
-TICKS_MOST: Final = 60
+_TOLD_SHOWN: Final = 2
+# What a short list leaves out: how a launch was begun, where what came of it is told, and changes of a phase.
+_BEHIND: Final = frozenset({"launch_slot", "launch_replacement", "enter_phase", "enter_spot_phase"})
 # Entries of a slower process come late. One for ticks that failed is changed for a while: `entries` begins with it.
 _OVERLAP_SECONDS: Final = 60
 _ENDS: Final = {
@@ -91,20 +92,6 @@ class ClusterHistory:
             self._span = (oldest, self._span[1])
 
 
-def ticks_before(store: Store, cluster: ClusterId, until: Instant, now: Instant) -> list[dict[str, Any]]:
-    """Whole entries of the hour up to a moment, the newest first."""
-    found: deque[Entry] = deque(maxlen=TICKS_MOST)
-    found.extend(entries(store, cluster, until.plus(-3600), min(until, now)))
-    return [entry.shown() for entry in reversed(found)]
-
-
-def acting_ticks(store: Store, cluster: ClusterId, moments: Iterable[Moment], until: Instant) -> list[dict[str, Any]]:
-    """Whole entries of the ticks that did something, the newest first."""
-    acted = [moment.at for moment in moments if moment.steps and moment.at <= until]
-    found = [entry for at in acted[-TICKS_MOST:] for entry in entries(store, cluster, at, at) if entry.steps]
-    return [entry.shown() for entry in reversed(found)]
-
-
 def moment_of(entry: Entry) -> Moment:
     seen = entry.seen or {}
     return Moment(
@@ -166,3 +153,31 @@ def marks(moments: Iterable[Moment]) -> list[dict[str, Any]]:
         for kind, because in moment.steps
         if kind in _MARKS
     ]
+
+
+def latest(moments: Sequence[Moment], most: int | None) -> list[dict[str, Any]]:
+    """What was done and told, the newest first, a line each. A short list has less of what goes on behind it."""
+    found: list[dict[str, Any]] = []
+    for moment in reversed(moments):
+        at = moment.at.iso()
+        if moment.kind != "tick":
+            found.append({"at": at, "kind": "no_tick", "text": moment.stopped or ""})
+        else:
+            if moment.stopped:
+                found.append({"at": at, "kind": "stopped", "text": moment.stopped})
+            found += [{"at": at, "kind": "told", "text": text} for text in _few(moment.told, most)]
+            found += [
+                {"at": at, "kind": kind, "text": because}
+                for kind, because in reversed(moment.steps)
+                if most is None or kind not in _BEHIND
+            ]
+        if most is not None and len(found) >= most:
+            return found[:most]
+    return found
+
+
+def _few(told: tuple[str, ...], most: int | None) -> list[str]:
+    """In a short list, a tick with many words gets two lines and how many more there are."""
+    if most is None or len(told) <= _TOLD_SHOWN + 1:
+        return list(told)
+    return [*told[:_TOLD_SHOWN], f"and {len(told) - _TOLD_SHOWN} more like that"]

@@ -26,6 +26,11 @@ _FAULTS: Final[dict[str, tuple[str, str, Callable[[DailyLife], str]]]] = {
         "EC2 gives one its two minutes of notice. It is cordoned, drained and replaced.",
         DailyLife.interrupt_one,
     ),
+    "runner": (
+        "Interrupt a runner",
+        "EC2 takes the spot machine of a running job. The job fails by it; mostly somebody runs it again.",
+        DailyLife.interrupt_runner,
+    ),
     **{
         f"sold-out-{zone}": (
             f"Sell out {zone}",

@@ -5,10 +5,12 @@ file with its future.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from holdfast.kernel.ids import InstanceId
+from holdfast.kernel.instants import Instant
 from holdfast.ports.machines import Machine, Market
 from holdfast.simulator.k3s import Workload
 from holdfast.simulator.organisation import Organisation
@@ -22,6 +24,7 @@ _SERVICES: Final = (("shop", 8, 22), ("search", 4, 10), ("orders", 3, 8))
 _SPOT_EVERY: Final = (1.5 * _HOUR, 5 * _HOUR)
 _BATCH_EVERY: Final = (2 * _HOUR, 6 * _HOUR)
 _SOLD_OUT_EVERY: Final = (6 * _HOUR, 14 * _HOUR)
+_BURSTS_MOST: Final = 5  # more than the largest cluster has room for
 
 
 class DailyLife:
@@ -32,6 +35,9 @@ class DailyLife:
         self.organisation = Organisation(world.timeline, seed)
         self.events: list[dict[str, Any]] = []
         self._types = instance_types
+        self._bursts: set[int] = set()
+        self._noticed: set[InstanceId] = set()
+        self._lasts_until: dict[str, Instant] = {}  # by what was ordered; ordered again, it lasts longer
         world.ec2.on_notice = self._warn
         self._breathe()
         self._later(_SPOT_EVERY, self._take_spot)
@@ -42,7 +48,7 @@ class DailyLife:
 
     def interrupt_one(self) -> str:
         """EC2 takes one spot machine back, with its two minutes of notice."""
-        spot = [m for m in self.world.ec2.all_machines() if m.market is Market.SPOT and not m.is_gone]
+        spot = [m for m in self._spot() if m.id not in self._noticed]
         if not spot:
             return "there is no spot machine to take"
         chosen = self.world.chance.choice(spot)
@@ -54,13 +60,17 @@ class DailyLife:
         if zone not in {subnet.zone for subnet in self.world.subnets}:
             return f"there is no zone {zone}"
         self._stock(zone, is_there=False)
-        self.world.timeline.after(minutes * _MINUTE, partial(self._stock, zone, is_there=True))
+        self._for_minutes(f"sold out {zone}", minutes, partial(self._stock, zone, is_there=True))
         return f"{zone} is sold out for {minutes:g} minutes"
 
     def burst(self, pods: int = 30, minutes: float = 30) -> str:
-        """Many pods at once, gone again after a while."""
-        self.world.k3s.run(Workload("burst", pods, namespace="batch", controller="Job"))
-        self.world.timeline.after(minutes * _MINUTE, self._end_burst)
+        """Many pods at once, gone again after a while; each burst has pods of its own."""
+        if len(self._bursts) == _BURSTS_MOST:
+            return f"{_BURSTS_MOST} bursts are under way already; nothing was added"
+        number = min(set(range(1, _BURSTS_MOST + 1)) - self._bursts)
+        self._bursts.add(number)
+        self.world.k3s.run(_burst(number, pods))
+        self.world.timeline.after(minutes * _MINUTE, partial(self._end_burst, number))
         return f"{pods} pods for {minutes:g} minutes"
 
     def break_one(self) -> str:
@@ -75,14 +85,33 @@ class DailyLife:
     def blind(self, minutes: float = 10) -> str:
         """Prometheus does not answer for a while."""
         self.world.prometheus.is_away = True
-        self.world.timeline.after(minutes * _MINUTE, self._see)
+        self._for_minutes("blind", minutes, self._see)
         return f"Prometheus is away for {minutes:g} minutes"
+
+    def interrupt_runner(self) -> str:
+        """EC2 takes the spot machine of a running job back."""
+        return self.organisation.interrupt_one()
+
+    def _for_minutes(self, what: str, minutes: float, end: Callable[[], None]) -> None:
+        """Let `end` come that much later. The end of an earlier order for the same is not its end any more."""
+        until = self.world.timeline.now().plus(minutes * _MINUTE)
+        self._lasts_until[what] = max(until, self._lasts_until.get(what, until))
+        self.world.timeline.after(minutes * _MINUTE, partial(self._end_if_due, what, end))
+
+    def _end_if_due(self, what: str, end: Callable[[], None]) -> None:
+        if self.world.timeline.now() >= self._lasts_until.get(what, self.world.timeline.now()):
+            self._lasts_until.pop(what, None)
+            end()
 
     def _see(self) -> None:
         self.world.prometheus.is_away = False
 
-    def _end_burst(self) -> None:
-        self.world.k3s.run(Workload("burst", 0, namespace="batch", controller="Job"))
+    def _end_burst(self, number: int) -> None:
+        self._bursts.discard(number)
+        self.world.k3s.run(_burst(number, 0))
+
+    def _spot(self) -> list[Machine]:
+        return [m for m in self.world.ec2.all_machines() if m.market is Market.SPOT and not m.is_gone]
 
     def _stock(self, zone: str, *, is_there: bool) -> None:
         for instance_type in self._types:
@@ -112,7 +141,7 @@ class DailyLife:
 
     def _take_spot(self) -> None:
         """Sometimes a hint first, and sometimes nothing comes of it."""
-        spot = [m for m in self.world.ec2.all_machines() if m.market is Market.SPOT and not m.is_gone]
+        spot = self._spot()
         if spot:
             chosen = self.world.chance.choice(spot)
             is_taken = self.world.chance.random() < 0.7
@@ -123,10 +152,11 @@ class DailyLife:
         self._later(_SPOT_EVERY, self._take_spot)
 
     def _interrupt(self, machine: InstanceId) -> None:
-        if any(m.id == machine and not m.is_gone for m in self.world.ec2.all_machines()):
+        if machine not in self._noticed and any(m.id == machine for m in self._spot()):
             self.world.ec2.interrupt(machine)
 
     def _warn(self, machine: Machine) -> None:
+        self._noticed.add(machine.id)
         self._tell("EC2 Spot Instance Interruption Warning", machine.id)
 
     def _tell(self, kind: str, machine: InstanceId) -> None:
@@ -142,9 +172,14 @@ class DailyLife:
         self.world.timeline.after(self.world.chance.uniform(_HOUR, 3 * _HOUR), partial(self._restock, zone))
 
     def _restock(self, zone: str) -> None:
-        for instance_type in self._types:
-            self.world.ec2.restock(instance_type, zone, Market.SPOT)
+        if f"sold out {zone}" not in self._lasts_until:
+            for instance_type in self._types:
+                self.world.ec2.restock(instance_type, zone, Market.SPOT)
         self._later(_SOLD_OUT_EVERY, self._sell_out)
 
     def _later(self, span: tuple[float, float], event: Any) -> None:
         self.world.timeline.after(self.world.chance.uniform(*span), event)
+
+
+def _burst(number: int, pods: int) -> Workload:
+    return Workload(f"burst-{number}", pods, namespace="batch", controller="Job")

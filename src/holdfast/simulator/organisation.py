@@ -156,14 +156,31 @@ class Organisation:
         else:
             self._timeline.after(seconds, partial(self._finish, number))
 
+    def interrupt_one(self) -> str:
+        """EC2 takes the machine of a running job on spot; what was done, in words."""
+        running = [
+            job
+            for job in self._jobs.values()
+            if job.status == "in_progress" and job.market == "spot" and not job.is_interrupted
+        ]
+        if not running:
+            return "no job runs on a spot machine"
+        chosen = self._chance.choice(running)
+        self._interrupt(chosen.id)
+        return f"EC2 gave notice to the runner of {chosen.kind.name} in {chosen.run.repository.name}"
+
     def _interrupt(self, number: int) -> None:
-        job = self._jobs[number]
+        job = self._jobs.get(number)
+        if job is None or job.is_interrupted:
+            return  # it has ended, or was taken on order
         job.is_interrupted = True
         self._tell_runner(job, "runner_interrupted", {})
         self._timeline.after(120, partial(self._finish, number))
 
     def _finish(self, number: int) -> None:
-        job = self._jobs[number]
+        job = self._jobs.get(number)
+        if job is None:
+            return  # what EC2 takes may have ended by itself meanwhile
         is_failed = job.is_interrupted or self._chance.random() < _FAILS
         self._tell_runner(job, "runner_terminated", {})
         self._busy[job.kind.pool] -= 1

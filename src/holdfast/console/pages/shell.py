@@ -1,7 +1,9 @@
 """What every page has: the frame around it, how values are written, and what is shown when there is nothing to show."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,6 +21,8 @@ from holdfast.kernel.instants import Instant
 Data = Mapping[str, Any]
 Ask = Callable[[], Data]
 
+_SECONDS: Final = re.compile(r"\b([0-9]{1,9}) s\b")
+_RATIO: Final = re.compile(r"\b[0-9]\.[0-9]{2}\b")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -98,6 +102,10 @@ def environment() -> Environment:
         "ago": ago,
         "words": words,
         "seen_words": glance_words,
+        "measure": measure,
+        "roughly": roughly,
+        "outward": outward,
+        "alike": alike,
     }
     return templates
 
@@ -115,10 +123,11 @@ def when(iso: str | None) -> Markup | str:
     return Markup('<time datetime="{}">{}</time>').format(text, shown)
 
 
-def clock(iso: str) -> Markup:
-    """Hours and minutes, for an axis."""
+def clock(iso: str, has_seconds: bool = False) -> Markup:  # noqa: FBT001, FBT002 -- as filters are called
+    """Hours and minutes, for an axis; with seconds where they are all that differs."""
     text = Instant.from_iso(iso).iso_seconds()
-    return Markup('<time datetime="{}" data-form="clock">{}</time>').format(text, text[11:16])
+    form, shown = ("seconds", text[11:19]) if has_seconds else ("clock", text[11:16])
+    return Markup('<time datetime="{}" data-form="{}">{}</time>').format(text, form, shown)
 
 
 def ago(iso: str | None, now: str) -> str:
@@ -131,10 +140,11 @@ def ago(iso: str | None, now: str) -> str:
         return iso
 
 
-def usd(amount: float | None, digits: int = 2) -> str:
+def usd(amount: float | None, digits: int | None = None) -> str:
+    """With cents; what is less than ten of them with as many digits as it needs to be told from nothing."""
     if amount is None:
         return "—"
-    return f"${amount:,.{digits}f}"
+    return f"${amount:,.{2 if amount >= 0.1 or not amount else 4 if digits is None else digits}f}"
 
 
 def share(value: float | None) -> str:
@@ -144,6 +154,30 @@ def share(value: float | None) -> str:
 def words(name: object) -> str:
     """``begin_scale_up`` → ``begin scale up``."""
     return str(name).replace("_", " ")
+
+
+def measure(text: object, name: str = "") -> str:
+    """What a rule saw or wants, for people: seconds as minutes and hours, shares of the CPU in percent."""
+    shown = str(text).replace(">=", "≥").replace("<=", "≤")
+    shown = _SECONDS.sub(lambda found: age(int(found[1])), shown)
+    return _RATIO.sub(lambda found: f"{float(found[0]):.0%}", shown) if name.startswith("cpu") else shown
+
+
+def roughly(seconds: int) -> str:
+    """An age by its largest unit: ``41 min``."""
+    return " ".join(age(seconds).split()[:2])
+
+
+def outward(url: str, words: str) -> Markup:
+    """A link to somewhere else. It came from a webhook: what is no web address is only shown."""
+    if not url.lower().startswith(("https://", "http://")):
+        return Markup("{}").format(url)
+    return Markup('<a href="{}" rel="noreferrer">{}</a>').format(url, words)
+
+
+def alike(items: Sequence[Data], name: str) -> list[list[Data]]:
+    """Neighbours that have the same in common, together."""
+    return [list(group) for _, group in groupby(items, lambda item: item[name])]
 
 
 def _age(seconds: float | None) -> str:

@@ -3,13 +3,14 @@
 
 // Times: the server writes UTC, here they become the reader's.
 const long = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const exact = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const short = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 function localise(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.valueOf())) continue;
     time.title = time.dateTime;
-    time.textContent = (time.dataset.form === "clock" ? short : long).format(moment);
+    time.textContent = ({ clock: short, seconds: exact }[time.dataset.form] ?? long).format(moment);
   }
 }
 
@@ -33,12 +34,19 @@ function exchange(part, fresh) {
   part.replaceWith(fresh);
 }
 
+// What the reader should know about what is on the screen; nothing: it is what the server says now.
+function tell(trouble) {
+  lost.hidden = !trouble;
+  if (trouble && lost.textContent !== trouble) lost.textContent = trouble;
+}
+
 async function refresh() {
   if (isBusy || !isLive || document.hidden) { isStale = true; return; }
   isBusy = true; isStale = false;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok || answer.redirected) return;
+    if (answer.redirected) { tell("You are signed out. Load the page again to sign in; what you see may be old."); return; }
+    if (!answer.ok) { if (answer.status >= 500) tell("The server cannot make this page now. Trying again; what you see may be old."); return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     localise(page);
     for (const part of document.querySelectorAll("[data-live]")) {
@@ -49,18 +57,28 @@ async function refresh() {
         fresh.dataset.seen = seen;
       }
     }
-  } catch { /* the stream tells that the server is away */ } finally { isBusy = false; }
+    tell("");
+  } catch { tell("No connection to the server. Trying again; what you see may be old."); } finally { isBusy = false; }
 }
 
+// A browser keeps six connections to a server, for all its tabs: only one that is looked at may hold one of them.
+let stream = null, again = 0;
 function follow() {
-  const stream = new EventSource("/live");
+  leave();
+  if (document.hidden) return;
+  stream = new EventSource("/live");
   stream.addEventListener("changed", refresh);
-  stream.addEventListener("hello", () => { if (!lost.hidden) { lost.hidden = true; refresh(); } });
+  stream.addEventListener("hello", () => { if (isStale || !lost.hidden) refresh(); });
   stream.addEventListener("error", () => {
-    lost.hidden = false;
-    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 5000);
+    refresh();
+    // Refused, and not only interrupted: too many pages are live. This one asks by itself, and tries again.
+    if (stream?.readyState === EventSource.CLOSED) again = setTimeout(follow, 5000);
   });
-  addEventListener("pagehide", () => stream.close(), { once: true });
+}
+function leave() {
+  clearTimeout(again);
+  stream?.close();
+  stream = null;
 }
 
 if (document.querySelector("[data-live]") && window.EventSource) {
@@ -71,7 +89,11 @@ if (document.querySelector("[data-live]") && window.EventSource) {
     live.textContent = isLive ? "Live" : "Stopped";
     if (isLive) refresh();
   });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && isStale) refresh(); });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) { isStale = true; leave(); } else follow();
+  });
+  addEventListener("pagehide", leave);
+  addEventListener("pageshow", (event) => { if (event.persisted) { isStale = true; follow(); } });
   follow();
 }
 
