@@ -4,6 +4,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -131,20 +132,24 @@ def test_filters_narrow_the_jobs(visitor: Visitor, holdfast: RunningHoldfast) ->
     expect(page.locator("#jobs")).to_contain_text("No job like that")
 
 
-def test_hostile_names_stay_names(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+@pytest.mark.parametrize("name", [HOSTILE, "x" * 900, "\u202egnp.exe\u2066"], ids=["markup", "long", "turned"])
+def test_hostile_names_stay_names(visitor: Visitor, holdfast: RunningHoldfast, name: str) -> None:
+    """Whatever they are: no element, no wider than a phone, and the text after them reads as it was written."""
     payload = sample("workflow_job")
-    payload["workflow_job"] |= {"name": HOSTILE, "workflow_name": HOSTILE, "labels": [HOSTILE]}
+    number = payload["workflow_job"]["id"] + len(name)
+    payload["workflow_job"] |= {"id": number, "name": name, "workflow_name": name, "labels": [name[:100]]}
     payload["installation"]["id"] = 61_204_417
     now = holdfast.get("/api/simulator")["now"][:19] + "Z"
-    payload["workflow_job"] |= {"created_at": now, "started_at": now}
-    assert holdfast.webhook("workflow_job", payload, "0f8fad5b-d9cb-469f-a165-70867728950e") == 200
-    number = payload["workflow_job"]["id"]
-    page = visitor.opens(f"{holdfast.url}/jobs/61204417/{number}")
-    for path in (f"/jobs/61204417/{number}", "/jobs", "/jobs?tab=queue"):
+    payload["workflow_job"] |= {"created_at": now, "started_at": now, "run_id": number}
+    assert holdfast.webhook("workflow_job", payload, str(UUID(int=number))) == 200
+    shown = name.replace("\u202e", "\\u202e").replace("\u2066", "\\u2066")
+    page = visitor.opens(f"{holdfast.url}/jobs/61204417/{number}", "phone")
+    for path in (f"/jobs/61204417/{number}", f"/runs/61204417/{number}/1", "/jobs", "/jobs?tab=queue"):
         page.goto(holdfast.url + path)
-        expect(page.locator("main")).to_contain_text(HOSTILE)
+        expect(page.locator("main")).to_contain_text(shown)
         assert "broken" not in page.title()
         assert page.locator("main img").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS["phone"]["viewport"]["width"]
 
 
 def test_a_theme_that_was_chosen_stays(visitor: Visitor, holdfast: RunningHoldfast) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -109,6 +109,7 @@ class ConsoleWorld:
         query: bytes = b"",
         body: bytes = b"",
         client: str = "127.0.0.1",
+        more_headers: Sequence[tuple[str, str]] = (),
     ) -> Page:
         sent: list[dict[str, Any]] = []
 
@@ -128,7 +129,7 @@ class ConsoleWorld:
             "query_string": query,
             "root_path": "",
             "scheme": "http",
-            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+            "headers": [(name.encode(), value.encode()) for name, value in [*more_headers, *given.items()]],
             "server": ("test", 80),
             "client": (client, 1),
             "http_version": "1.1",

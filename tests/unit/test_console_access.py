@@ -192,6 +192,29 @@ def test_nobody_but_the_proxy_is_believed() -> None:
     assert found.status == 401
 
 
+@pytest.mark.parametrize("other", ["ada@example.com", "bob@example.com", ""])
+def test_a_header_that_came_twice_names_nobody(other: str) -> None:
+    """A proxy that adds its own beside what a stranger sent has not dropped the stranger's."""
+    world, twice = ConsoleWorld(access=PROXY), [("x-forwarded-email", other)]
+    found = world.ask("GET", "/", {"x-forwarded-email": "ada@example.com"}, client="10.0.0.5", more_headers=twice)
+    assert found.status == 401
+
+
+def test_a_form_that_is_none_is_refused_at_the_sign_in() -> None:
+    world = ConsoleWorld(access=TOKENS)
+    for body in ("&".join(f"token={number}" for number in range(50)).encode(), b"token=\xff\xfe"):
+        assert world.ask("POST", "/login", ORIGIN, body=body).status in (400, 401)
+
+
+def test_over_tls_the_cookie_never_travels_without_it() -> None:
+    """Also where the TLS ends at a proxy: the browser says how it came here."""
+    world = ConsoleWorld(access=TOKENS)
+    for scheme, is_secure in (("http", False), ("https", True)):
+        answer = world.post("/login", {"token": OPERATOR}, {"origin": f"{scheme}://127.0.0.1:8080"})
+        assert answer.status == 303
+        assert ("; Secure" in answer.headers["set-cookie"]) == is_secure
+
+
 @pytest.mark.parametrize("given", ["//evil.example", "https://evil.example", "/\\evil.example", "", "/\r\nx", "x"])
 def test_after_the_sign_in_one_stays_here(given: str) -> None:
     assert next_path(given) == "/"

@@ -92,7 +92,8 @@ class Access:
             if role is not None:
                 return Visitor("token", role, is_browser=False)
         if self.user_header is not None and request.client is not None and request.client.host in self.proxies:
-            name = request.headers.get(self.user_header, "").strip()[:256]
+            names = request.headers.getlist(self.user_header)
+            name = names[0].strip()[:256] if len(names) == 1 else ""  # of two, one may be a stranger's
             if name:
                 return Visitor(name, Role.OPERATOR if name in self.operators else Role.READER)
         role = self._role_of_session(request.cookies.get(COOKIE, ""))

@@ -99,12 +99,14 @@ def _in_words(rule: Data) -> tuple[str, str]:
 
 
 def why_nothing(groups: Sequence[Data]) -> str:
-    """Why a tick did nothing, in a line."""
+    """Why a tick did nothing, in a line. While pods wait, nobody asks why none is taken away."""
     against = {group["title"]: group["against"] for group in groups}
     up, down = against.get("To add workers", []), against.get("To take one away", [])
     acting = RULES["no_action_under_way"][1]
     if acting in up or acting in down:
         return acting
+    if RULES["nothing_waiting"][1] in down:
+        down = []
     parts = (("not up", up), ("not down", down), ("", against.get("Beside that", [])))
     return "; ".join(f"{what}: {', '.join(why)}".removeprefix(": ") for what, why in parts if why)
 

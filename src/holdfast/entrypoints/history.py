@@ -110,7 +110,7 @@ def moment_of(entry: Entry) -> Moment:
 
 def _reason(step: Mapping[str, Any]) -> str:
     """Why, and of which machine."""
-    about, because = step.get("instance"), str(step.get("because", ""))
+    about, because = step.get("instance") or step.get("node"), str(step.get("because", ""))
     return f"{about}: {because}" if about else because
 
 

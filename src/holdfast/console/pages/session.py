@@ -40,7 +40,10 @@ class SessionPages:
         body = await body_of(request, _FORM_BYTES_MOST)
         if body is None:
             return error_response(413, "too_large", f"at most {_FORM_BYTES_MOST} bytes")
-        form = dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=20))
+        try:
+            form = dict(parse_qsl(body.decode(), max_num_fields=20))
+        except ValueError:
+            return error_response(400, "bad_request", "not a form")
         onward = next_path(form.get("next", "/"))
         role = self.access.role_of_token(form.get("token", ""))
         if role is None:
@@ -53,7 +56,8 @@ class SessionPages:
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            # The browser's own word for how it came here: TLS may end before this server.
+            secure=request.headers.get("origin", "").startswith("https:"),
         )
         return answer
 

@@ -17,12 +17,17 @@ from holdfast.console.answers import NOT_STORED
 from holdfast.console.status import age
 from holdfast.kernel.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import one_line
 
 Data = Mapping[str, Any]
 Ask = Callable[[], Data]
 
 _SECONDS: Final = re.compile(r"\b([0-9]{1,9}) s\b")
 _RATIO: Final = re.compile(r"\b[0-9]\.[0-9]{2}\b")
+# Control characters but tab and line break, and those that change the direction of the text after them.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -92,6 +97,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_seen,
     )
     templates.filters |= {
         "age": _age,
@@ -104,10 +110,14 @@ def environment() -> Environment:
         "seen_words": glance_words,
         "measure": measure,
         "roughly": roughly,
-        "outward": outward,
         "alike": alike,
     }
     return templates
+
+
+def _seen(value: object) -> object:
+    """A stranger's name with what nobody sees in it: a mark that turns the rest of the line around is shown as one."""
+    return _UNSEEN.sub(lambda found: one_line(found[0]), value) if type(value) is str else value
 
 
 def when(iso: str | None) -> Markup | str:
@@ -158,6 +168,8 @@ def words(name: object) -> str:
 
 def measure(text: object, name: str = "") -> str:
     """What a rule saw or wants, for people: seconds as minutes and hours, shares of the CPU in percent."""
+    if name == "no_action_under_way":
+        return str(text).partition(" ")[0]  # without its id
     shown = str(text).replace(">=", "≥").replace("<=", "≤")
     shown = _SECONDS.sub(lambda found: age(int(found[1])), shown)
     return _RATIO.sub(lambda found: f"{float(found[0]):.0%}", shown) if name.startswith("cpu") else shown
@@ -166,13 +178,6 @@ def measure(text: object, name: str = "") -> str:
 def roughly(seconds: int) -> str:
     """An age by its largest unit: ``41 min``."""
     return " ".join(age(seconds).split()[:2])
-
-
-def outward(url: str, words: str) -> Markup:
-    """A link to somewhere else. It came from a webhook: what is no web address is only shown."""
-    if not url.lower().startswith(("https://", "http://")):
-        return Markup("{}").format(url)
-    return Markup('<a href="{}" rel="noreferrer">{}</a>').format(url, words)
 
 
 def alike(items: Sequence[Data], name: str) -> list[list[Data]]:
