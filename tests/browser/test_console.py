@@ -132,7 +132,7 @@ def test_filters_narrow_the_jobs(visitor: Visitor, holdfast: RunningHoldfast) ->
     expect(page.locator("#jobs")).to_contain_text("No job like that")
 
 
-@pytest.mark.parametrize("name", [HOSTILE, "x" * 900, "\u202egnp.exe\u2066"], ids=["markup", "long", "turned"])
+@pytest.mark.parametrize("name", [HOSTILE, "x" * 190, "\u202egnp.exe\u2066"], ids=["markup", "long", "turned"])
 def test_hostile_names_stay_names(visitor: Visitor, holdfast: RunningHoldfast, name: str) -> None:
     """Whatever they are: no element, no wider than a phone, and the text after them reads as it was written."""
     payload = sample("workflow_job")

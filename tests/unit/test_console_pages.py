@@ -105,6 +105,32 @@ def test_every_page_has_its_data_as_json(world: ConsoleWorld, path: str) -> None
     assert answer.json
 
 
+@pytest.mark.parametrize("tab", TABS)
+def test_every_list_of_jobs_is_the_same_as_json(world: ConsoleWorld, tab: str) -> None:
+    """The filters and the place in the list go along."""
+    for query in ({}, {"repo": REPOSITORY, "since": "24"}, {"label": "gpu"}):
+        page = world.get("/jobs", tab=tab, **query)
+        found = re.search(r'href="([^"]+)">this page as JSON', page.text)
+        assert found
+        where, _, asked = unescape(found[1]).partition("?")
+        answer = world.ask("GET", where, query=asked.encode())
+        assert answer.status == 200
+        shown = re.findall(rf'<th scope="row"><a href="/jobs/{INSTALLATION_ID}/(\d+)"', page.text)
+        assert [str(job["job_id"]) for job in answer.json["items"]] == shown
+
+
+def test_the_queue_and_what_waits_for_approval_are_json_too(world: ConsoleWorld) -> None:
+    (queued,) = world.get("/api/jobs/queue").json["items"]
+    assert (queued["position"], queued["why"][:28]) == (1, "no runner was asked for yet;")
+    (gate,) = world.get("/api/deployments").json["items"]
+    assert (gate["id"], [job["status"] for job in gate["jobs"]]) == (DEPLOYMENT, ["waiting"])
+    for path in ("/api/jobs/queue?cursor=x", "/api/jobs/queue?odd=1", "/api/deployments?odd=1"):
+        where, _, query = path.partition("?")
+        assert world.ask("GET", where, query=query.encode()).status == 400
+    assert world.get("/api/deployments", installation_id="5").status == 404
+    assert ConsoleWorld(access=OPEN).get("/api/jobs/queue").json["items"] == []
+
+
 def test_the_overview_says_what_is_happening(world: ConsoleWorld) -> None:
     data = world.get("/api/overview").json
     page = world.get("/").text

@@ -15,6 +15,7 @@ from holdfast.console.app import WEBHOOKS_PATH
 from holdfast.console.jobs_api import JobsApi
 from holdfast.console.openapi import CALLS, openapi
 from holdfast.console.pages.cluster import ClusterPages
+from holdfast.console.pages.jobs import JobPages
 from holdfast.console.pages.shell import Shell
 from holdfast.console.pages.simulator import Desk, SimulatorPages
 from holdfast.console.schemas import SCHEMAS, document
@@ -103,6 +104,8 @@ def test_the_pages_answers_have_their_shape_in_every_phase() -> None:
             check("cluster-decisions", world.get("/api/cluster/decisions").json)
             check("cluster-decisions", world.get("/api/cluster/decisions", acted="yes").json)
             check("events", world.get("/api/events", q="scale").json)
+            check("job-queue", world.get("/api/jobs/queue").json)
+            check("deployments", world.get("/api/deployments").json)
             kinds.add((overview["cluster"]["action"] or {}).get("kind"))
         world.tick()
     assert kinds == {None, "scale-up", "scale-down"}
@@ -145,9 +148,14 @@ def test_every_call_of_the_api_is_described() -> None:
 
     api = ClusterApi(answer, answer, answer, answer, answer, "token", "secret")
     store, clock = memory_store(StillClock()), StillClock()
-    jobs = JobsApi(Tracking(store, clock, Viewing(shipped_prices()), Patience()), answer, "token")
+    tracking = Tracking(store, clock, Viewing(shipped_prices()), Patience())
+    jobs = JobsApi(tracking, answer, "token")
     shell, boards, desk = Shell("1.2.3"), ConsoleWorld().boards, cast(Desk, None)
-    pages = [*ClusterPages(shell, boards, answer, answer).routes(), *SimulatorPages(shell, desk).routes()]
+    pages = [
+        *ClusterPages(shell, boards, answer, answer).routes(),
+        *JobPages(shell, tracking, list, clock.now).routes(),
+        *SimulatorPages(shell, desk).routes(),
+    ]
     routes = [*api.routes(), *jobs.routes(), *(route for route in pages if route.path.startswith("/api/"))]
     routed = {(method, route.path) for route in routes for method in (route.methods or set()) if method != "HEAD"}
     routed.add(("POST", WEBHOOKS_PATH))  # past the routes: it is called most

@@ -123,6 +123,22 @@ DEPLOYMENT: Final = record(
         "jobs": JOBS,
     }
 )
+QUEUE: Final = record(
+    {
+        "items": list_of({**JOB, "properties": {**JOB["properties"], "position": COUNT, "why": TEXT}}),
+        "cursor": {"type": "null"},
+        "examined": COUNT,
+    }
+)
+DEPLOYMENTS: Final = record(
+    {
+        "now": TIME,
+        "installations": list_of(COUNT),
+        "chosen": maybe(COUNT),
+        "items": list_of(record({"id": maybe(COUNT), "deployment": maybe(DEPLOYMENT), "jobs": list_of(JOB)})),
+        "more": _FLAG,
+    }
+)
 GROUP: Final = record(
     {
         "name": TEXT,

@@ -116,6 +116,28 @@ _JOB_CALLS: Final = (
 _BOARD_CALLS: Final = (
     Call(
         "get",
+        "/api/jobs/queue",
+        "Jobs that wait for a runner, the first in line first, each with its place and what it waits for.",
+        "job-queue",
+        (
+            _INSTALLATION,
+            _REPOSITORY,
+            ("workflow", "The workflow's name."),
+            ("label", "One of its labels."),
+            *_SPAN,
+        ),
+        errors=(400, 404, 503),
+    ),
+    Call(
+        "get",
+        "/api/deployments",
+        "Jobs that wait for an approval, by the deployment that they wait for.",
+        "deployments",
+        (_INSTALLATION,),
+        errors=(400, 404, 503),
+    ),
+    Call(
+        "get",
         "/api/overview",
         "What is happening now, in words and numbers: cluster, jobs, cost, alerts.",
         "overview",

@@ -9,6 +9,7 @@ from holdfast.console.board_schemas import board_schemas
 from holdfast.console.job_schemas import (
     COSTS,
     DEPLOYMENT,
+    DEPLOYMENTS,
     DYNAMODB_COST,
     EVENT_TOLD,
     GROUP,
@@ -17,6 +18,7 @@ from holdfast.console.job_schemas import (
     JOB_EXPLAINED,
     JOB_STATS,
     JOBS,
+    QUEUE,
     RUN,
     STUCK_JOBS,
 )
@@ -134,6 +136,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "webhook-taken": WEBHOOK_TAKEN,
     "jobs": JOBS,
     "stuck-jobs": STUCK_JOBS,
+    "job-queue": QUEUE,
     "job": JOB,
     "job-events": JOB_EVENTS,
     "job-explained": JOB_EXPLAINED,
@@ -141,6 +144,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "event-told": EVENT_TOLD,
     "run": RUN,
     "deployment": DEPLOYMENT,
+    "deployments": DEPLOYMENTS,
     "costs": COSTS,
     "dynamodb-cost": DYNAMODB_COST,
     **board_schemas(CLUSTER, DECISION, JOB, GROUP),

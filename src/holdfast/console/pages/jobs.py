@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdfast.console.answers import answer_to
 from holdfast.console.jobs_api import JobQuestions
 from holdfast.console.pages.charts import bars, columns, gantt, stages
 from holdfast.console.pages.shell import Shell
@@ -54,6 +55,8 @@ class JobPages:
             Route("/deployments", self._deployments, methods=["GET"]),
             Route("/deployments/{installation_id}/{deployment_id}", self._deployment, methods=["GET"]),
             Route("/costs", self._costs, methods=["GET"]),
+            Route("/api/jobs/queue", self._queue_json, methods=["GET"]),
+            Route("/api/deployments", self._deployments_json, methods=["GET"]),
         ]
 
     # Plain functions ask the store: Starlette runs them in threads of its own.
@@ -85,12 +88,38 @@ class JobPages:
                 "more": _url("/jobs", {**given, "cursor": found["cursor"]}) if found["cursor"] else None,
             }
 
-        path = "/api/jobs/stuck" if tab == "stuck" else "/api/jobs"
+        return self.shell.page(request, "jobs.html", ask, title="Jobs", json_path=self._json_path(tab, given))
+
+    def _json_path(self, tab: str, given: Mapping[str, str]) -> str:
+        """Where the same jobs are as JSON."""
+        names = ["installation_id", "cursor"] if tab == "stuck" else ["installation_id", "cursor", *FILTERS]
+        query = {name: given.get(name, "") for name in names}
+        if given.get("since", "") in SPANS and tab != "stuck":
+            query["since"] = self._since(given.get("since", ""))
+        if tab in ("stuck", "queue"):
+            return _url(f"/api/jobs/{tab}", query)
         status = next((status for name, _, status in TABS if name == tab), None)
-        query = {"status": status or "", **{name: given.get(name, "") for name in ("installation_id", *FILTERS)}}
-        return self.shell.page(
-            request, "jobs.html", ask, title="Jobs", json_path=_url(path, {} if tab == "stuck" else query)
-        )
+        return _url("/api/jobs", {"status": status or "", "limit": str(PAGE), **query})
+
+    def _queue_json(self, request: Request) -> Response:
+        def ask() -> Answer:
+            given = dict(request.query_params)
+            _, chosen = self._installation(given)
+            for name in ("status", "limit", "cursor"):
+                if name in given:
+                    raise BadRequest(f"{name!r} is not asked for here: it is the whole queue, {QUEUE_MOST} at most")
+            if chosen is None:
+                return {"items": [], "cursor": None, "examined": 0}
+            found = self._queue({**given, "installation_id": str(chosen)})
+            return {**found, "items": [{**job, "why": why(job)} for job in found["items"]]}
+
+        return answer_to(ask)
+
+    def _deployments_json(self, request: Request) -> Response:
+        return answer_to(lambda: self._waiting(dict(request.query_params)))
+
+    def _since(self, hours: str) -> str:
+        return self.now().plus(-int(hours) * 3600).iso_seconds() if hours else ""
 
     def _page(self, tab: str, asked: dict[str, str]) -> Answer:
         return self.questions.stuck(asked) if tab == "stuck" else self.questions.jobs(asked)
@@ -122,7 +151,7 @@ class JobPages:
         if given.get("since"):
             if given["since"] not in SPANS:
                 raise BadRequest(f"since {cut(given['since'])!r}: expected one of {', '.join(filter(None, SPANS))}")
-            asked["since"] = self.now().plus(-int(given["since"]) * 3600).iso_seconds()
+            asked["since"] = self._since(given["since"])
         return asked
 
     def _job(self, request: Request) -> Response:
@@ -166,25 +195,33 @@ class JobPages:
 
     def _deployments(self, request: Request) -> Response:
         given = dict(request.query_params)
-
-        def ask() -> Answer:
-            known, chosen = self._installation(given)
-            jobs: Sequence[Job] = []
-            if chosen is not None:
-                asked = {"installation_id": str(chosen), "status": "waiting", "limit": str(GATES_MOST)}
-                jobs = self.questions.jobs(asked)["items"]
-            gates: dict[object, dict[str, Any]] = {}
-            for job in jobs:
-                number = job["deployment_id"]
-                if number not in gates:
-                    gates[number] = {"id": number, "deployment": self._gate(job) if number else None, "jobs": []}
-                gates[number]["jobs"].append(job)
-            waiting = sorted(gates.values(), key=lambda gate: gate["jobs"][0]["created_at"] or "")
-            return {"now": self.now().iso(), "installations": known, "chosen": chosen, "gates": waiting}
-
+        path = _url("/api/deployments", {"installation_id": given.get("installation_id", "")})
         return self.shell.page(
-            request, "deployments.html", ask, title="Deployments", json_path="/api/jobs?status=waiting"
+            request, "deployments.html", lambda: self._waiting(given), title="Deployments", json_path=path
         )
+
+    def _waiting(self, given: Mapping[str, str]) -> Answer:
+        """Jobs that wait, by the deployment that they wait for; whatever else GitHub holds back is without one."""
+        unknown = sorted(set(given) - {"installation_id"})
+        if unknown:
+            raise BadRequest(f"{cut(unknown[0])!r} is not asked for here; there is installation_id")
+        known, chosen = self._installation(given)
+        found: Answer = {"items": [], "cursor": None}
+        if chosen is not None:
+            found = self.questions.jobs({"installation_id": str(chosen), "status": "waiting", "limit": str(GATES_MOST)})
+        gates: dict[object, dict[str, Any]] = {}
+        for job in found["items"]:
+            number = job["deployment_id"]
+            if number not in gates:
+                gates[number] = {"id": number, "deployment": self._gate(job) if number else None, "jobs": []}
+            gates[number]["jobs"].append(job)
+        return {
+            "now": self.now().iso(),
+            "installations": known,
+            "chosen": chosen,
+            "items": sorted(gates.values(), key=lambda gate: gate["jobs"][0]["created_at"] or ""),
+            "more": found["cursor"] is not None,
+        }
 
     def _deployment(self, request: Request) -> Response:
         path = request.path_params
