@@ -269,3 +269,26 @@ def test_a_process_that_does_not_tick_says_so() -> None:
     assert not data["nodes_are_seen"]
     assert data["last_tick_at"] is not None
     assert "This process does not tick" in world.get("/cluster").text
+
+
+def ticked_by(minute: int, owner: str, direction: str | None) -> Moment:
+    at = NOW.plus(minute * 60)
+    return Moment(at, "tick", 3, 0, 0.5, (), (), None, f"{at.epoch_ms:013d}#tick#{owner}", direction)
+
+
+def test_who_carries_on_after_a_kill_is_told() -> None:
+    killed = [ticked_by(0, "a.example-1-x.7", None), ticked_by(1, "a.example-1-x.8", "up")]
+    after = [ticked_by(2, "a.example-2-y.0", "up"), ticked_by(3, "a.example-2-y.1", "up")]
+    (told,) = latest([*killed, *after], None)
+    assert told["kind"] == "taken_over"
+    assert told["text"] == "a.example-2-y carries on with scale-up, begun by a.example-1-x"
+
+
+@pytest.mark.parametrize("owners", [["a-1-x", "a-2-y", "a-3-z"], ["a-1-x.1", "a-1-x.2", "a-1-x.3"]])
+def test_a_process_for_each_tick_or_one_for_all_is_nothing_to_tell(owners: list[str]) -> None:
+    assert latest([ticked_by(minute, owner, "up") for minute, owner in enumerate(owners)], None) == []
+
+
+def test_a_start_with_nothing_under_way_is_nothing_to_tell() -> None:
+    moments = [ticked_by(minute, owner, None) for minute, owner in enumerate(["a-1-x.1", "a-1-x.2", "a-2-y.0"])]
+    assert latest(moments, None) == []

@@ -23,11 +23,12 @@ from holdfast.entrypoints.doctor.findings import (
     Outcome,
     examined,
     failed,
+    of_error,
     ok,
     warning,
 )
 from holdfast.entrypoints.doctor.granted import ROLE_RULES, STATEMENTS, denied
-from holdfast.kernel.errors import BadSetting, NeedsOperator
+from holdfast.kernel.errors import BadSetting, NeedsOperator, Retryable
 from holdfast.kernel.settings import SETTINGS
 from tests.clocks import START, StillClock
 
@@ -313,3 +314,9 @@ def test_settings_that_are_wrong_need_no_clock_and_no_network() -> None:
     first, rest = diagnosed(BadSetting("A is wrong; do B"), {}, StillClock())
     assert (first.outcome, first.seen, first.fix) == (Outcome.FAILED, "A is wrong", "do B")
     assert rest.outcome is Outcome.NOT_ASKED
+
+
+def test_what_may_pass_by_itself_has_a_remedy_for_who_asks_now() -> None:
+    found = of_error("AWS", Retryable("AWS, who are we: could not connect to http://127.0.0.1:9; tried again later"))
+    assert (found.outcome, found.seen) == (Outcome.FAILED, "AWS, who are we: could not connect to http://127.0.0.1:9")
+    assert "can it be reached from here?" in found.fix

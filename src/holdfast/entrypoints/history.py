@@ -1,5 +1,6 @@
 """The cluster's last hours, for the time line: read from the decision log once, and then only what is new in it."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -12,6 +13,7 @@ from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Store
 
 HOURS_MOST: Final = 24
+_TICK_NUMBER: Final = re.compile(r"\.[0-9]+$")
 _TOLD_SHOWN: Final = 2
 # What a short list leaves out: how a launch was begun, where what came of it is told, and changes of a phase.
 _BEHIND: Final = frozenset({"launch_slot", "launch_replacement", "enter_phase", "enter_spot_phase"})
@@ -51,6 +53,11 @@ class Moment:
     stopped: str | None
     key: str = ""  # its place in the log
     direction: str | None = None  # of the action that was under way
+
+    @property
+    def process(self) -> str:
+        """Who ticked, without the number of the tick."""
+        return _TICK_NUMBER.sub("", self.key.rpartition("#")[2])
 
     def point(self) -> dict[str, Any]:
         return {"at": self.at.iso(), "workers": self.workers, "pending": self.pending, "cpu": self.cpu}
@@ -158,6 +165,7 @@ def marks(moments: Iterable[Moment]) -> list[dict[str, Any]]:
 def latest(moments: Sequence[Moment], most: int | None) -> list[dict[str, Any]]:
     """What was done and told, the newest first, a line each. A short list has less of what goes on behind it."""
     found: list[dict[str, Any]] = []
+    taken_over = _taken_over(moments)
     for moment in reversed(moments):
         at = moment.at.iso()
         if moment.kind != "tick":
@@ -171,6 +179,8 @@ def latest(moments: Sequence[Moment], most: int | None) -> list[dict[str, Any]]:
                 for kind, because in reversed(moment.steps)
                 if most is None or kind not in _BEHIND
             ]
+            if moment.key in taken_over:
+                found.append({"at": at, "kind": "taken_over", "text": taken_over[moment.key]})
         if most is not None and len(found) >= most:
             return found[:most]
     return found
@@ -181,3 +191,24 @@ def _few(told: tuple[str, ...], most: int | None) -> list[str]:
     if most is None or len(told) <= _TOLD_SHOWN + 1:
         return list(told)
     return [*told[:_TOLD_SHOWN], f"and {len(told) - _TOLD_SHOWN} more like that"]
+
+
+def _taken_over(moments: Iterable[Moment]) -> dict[str, str]:
+    """Ticks that carried on what another process had begun, by their key: that one was killed, or lost the lease.
+
+    One that ticked only once is no sign of it: a schedule starts a process for each tick.
+    """
+    found: dict[str, str] = {}
+    before: Moment | None = None
+    in_a_row = 0
+    for moment in moments:
+        if moment.kind != "tick":
+            continue
+        if before is not None and before.process != moment.process:
+            if in_a_row > 1 and moment.direction and before.direction == moment.direction:
+                found[moment.key] = (
+                    f"{moment.process} carries on with scale-{moment.direction}, begun by {before.process}"
+                )
+            in_a_row = 0
+        before, in_a_row = moment, in_a_row + 1
+    return found

@@ -56,6 +56,8 @@ def not_asked(check: str, why: str) -> Finding:
 def of_error(check: str, error: HoldfastError) -> Finding:
     """An error of ours names what was found and then, after its last semicolon, the remedy."""
     seen, _, fix = str(error).rpartition("; ")
+    if fix == "tried again later":  # by a daemon; whoever asks here wants to know what it needs
+        fix = "is its address right, and can it be reached from here? If so, ask again in a minute"
     return failed(check, seen or fix, fix if seen else "docs/RUNBOOK.md has the message")
 
 
