@@ -20,6 +20,10 @@ if found_chromium() is None and not REAL:
 pytestmark = pytest.mark.real
 PAGES = ["/", "/cluster", "/cluster/decisions", "/jobs", "/deployments", "/costs", "/events", "/simulator", "/system"]
 HOSTILE = "<img src=x onerror=\"document.title='broken'\">"
+_HIDE = """(is_hidden) => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => is_hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 GROUND = "getComputedStyle(document.body).backgroundColor"
 
 
@@ -78,6 +82,19 @@ def test_a_page_changes_by_itself(visitor: Visitor, holdfast: RunningHoldfast) -
     assert is_marked(page)
     assert page.locator("#reason").input_value() == "half a w"
     assert page.evaluate("(id) => document.getElementById(id)?.open ?? true", opened) is True
+
+
+def test_any_number_of_tabs_can_be_open(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    """A browser keeps six connections to a server: a tab that nobody looks at must not hold one."""
+    page = visitor.opens(f"{holdfast.url}/system")
+    tabs = [page, *(page.context.new_page() for _ in range(8))]
+    for tab in tabs:
+        tab.goto(f"{holdfast.url}/system", wait_until="load")
+        tab.evaluate(_HIDE, True)
+    first = tabs[0]
+    stood = first.locator("#system").inner_text()
+    first.evaluate(_HIDE, False)
+    expect(first.locator("#system")).not_to_have_text(stood, use_inner_text=True)
 
 
 def test_live_can_be_stopped(visitor: Visitor, holdfast: RunningHoldfast) -> None:
@@ -218,6 +235,8 @@ def test_signing_in_with_a_token(visitor: Visitor, pictures: Path, tmp_path: Pat
         page.goto(f"{running.url}/cluster")
         page.locator("#pause button").click()
         expect(page.locator("#pause .chip")).to_be_visible()
+        page.context.clear_cookies()
+        expect(page.locator("#lost")).to_contain_text("You are signed out.")
         visitor.leaves()
 
 

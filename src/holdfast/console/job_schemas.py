@@ -170,9 +170,11 @@ JOB_STATS: Final = _page(
     },
     days={"type": "object", "additionalProperties": {"type": "object", "additionalProperties": COUNT}},
 )
+_COST: Final = record({"name": TEXT, "jobs": COUNT, "usd": _NUMBER, "is_estimate": _FLAG, "unpriced": COUNT})
 COSTS: Final = _page(
-    record({"name": TEXT, "jobs": COUNT, "usd": _NUMBER, "is_estimate": _FLAG, "unpriced": COUNT}),
+    _COST,
     **_GATHERED,
+    days=list_of(_COST),
     by={"enum": ["repo", "workflow", "team", "pool", "day"]},
     usd=_NUMBER,
     prices_as_of=TEXT,

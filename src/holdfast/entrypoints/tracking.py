@@ -212,14 +212,16 @@ class Tracking:
             raise BadRequest(f"by {cut(by)!r}: expected one of {', '.join(statistics.COST_GROUPS)}")
         found, told = self._gathered(asked, COST_DAYS)
         prices = self._viewing.prices
-        groups = statistics.costs(found.items, by, prices, self._clock.now())
+        now = self._clock.now()
+        groups, days = (statistics.costs(found.items, group, prices, now) for group in (by, "day"))
         total = {
             "usd": sum((group.usd for group in groups), Decimal(0)),
             "prices_as_of": prices.as_of,
             "prices_source": prices.source,
         }
         items = plain([asdict(group) for group in groups])
-        return {"by": by, **told, **plain(total), **page(items, found)}
+        by_day = plain([asdict(day) for day in sorted(days, key=lambda day: day.name)])
+        return {"by": by, **told, **plain(total), "days": by_day, **page(items, found)}
 
     def _gathered(self, asked: Asked, days: int) -> tuple[Found, Answer]:
         """The jobs that figures are made of, and which they are. A cursor says that there are older ones."""

@@ -12,6 +12,7 @@ WIDTH: Final = 1000.0
 HEIGHT: Final = 100.0
 _POINTS_MOST: Final = 240
 _LEAST_WIDTH: Final = 2.0
+_COLUMN_MOST: Final = 60.0
 _GAP_SECONDS: Final = 900
 
 Point = Mapping[str, Any]
@@ -194,11 +195,12 @@ def columns(items: Sequence[Mapping[str, Any]], attribute: str) -> list[dict[str
     """The items side by side as columns."""
     most = max((item[attribute] for item in items), default=0) or 1
     step = WIDTH / max(1, len(items))
+    width = min(step * 0.8, _COLUMN_MOST)
     return [
         {
             **item,
-            "x": round(number * step + step * 0.1, 1),
-            "width": round(step * 0.8, 1),
+            "x": round((number + 0.5) * step - width / 2, 1),
+            "width": round(width, 1),
             "height": round(max(0.5, item[attribute] * HEIGHT / most), 1),
         }
         for number, item in enumerate(items)

@@ -24,7 +24,7 @@ PAGE: Final = 50
 QUEUE_MOST: Final = 200
 RUN_JOBS_MOST: Final = 200
 EVENTS_MOST: Final = 200
-COSTS_OF: Final = 1000
+COSTS_OF: Final = 2000
 GATES_MOST: Final = 50
 # The tab, its name, and the status that the API is asked for.
 TABS: Final = (
@@ -250,13 +250,12 @@ class JobPages:
                 return {**shown, "groups": COST_GROUPS, "found": None, "rows": [], "days": []}
             asked = {"installation_id": str(chosen), "limit": str(COSTS_OF)}
             found = self.questions.costs({**asked, "by": by})
-            days = self.questions.costs({**asked, "by": "day"})["items"]
             return {
                 **shown,
                 "groups": COST_GROUPS,
                 "found": found,
                 "rows": bars(found["items"], "usd"),
-                "days": columns(sorted(days, key=lambda day: day["name"]), "usd"),
+                "days": columns(found["days"], "usd"),
             }
 
         return self.shell.page(
