@@ -1,6 +1,7 @@
 """Jobs, runs and deployments over HTTP: what is shown, what is refused, and what strangers cannot break."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count
@@ -595,7 +596,8 @@ def test_a_store_that_is_away_is_503_everywhere(world: JobWorld) -> None:
 def test_every_call_is_routed_and_described() -> None:
     """Both ways: nothing is promised that is not there."""
     world = JobWorld(memory_store(StillClock(NOW)), StillClock(NOW))
-    for call in (call for call in CALLS if "/jobs" in call.path or "/runs" in call.path or "/costs" in call.path):
+    asked = (call for call in CALLS if re.search("/(jobs|runs|costs)", call.path))
+    for call in (call for call in asked if call.path != "/api/jobs/queue"):  # that one comes with the console
         path = call.path
         for part in ("installation_id", "job_id", "run_id", "run_attempt", "deployment_id"):
             path = path.replace(f"{{{part}}}", "1")

@@ -154,7 +154,7 @@ def usd(amount: float | None, digits: int | None = None) -> str:
     """With cents; what is less than ten of them with as many digits as it needs to be told from nothing."""
     if amount is None:
         return "—"
-    return f"${amount:,.{2 if amount >= 0.1 or not amount else 4 if digits is None else digits}f}"
+    return f"${amount:,.{2 if round(amount, 2) >= 0.1 or not amount else 4 if digits is None else digits}f}"
 
 
 def share(value: float | None) -> str:
