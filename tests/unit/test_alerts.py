@@ -75,6 +75,7 @@ def test_every_metric_of_a_dashboard_is_exposed(exposed: set[str], dashboard: Pa
 
 def test_the_steps_and_outcomes_that_alerts_ask_for_are_some_that_there_are() -> None:
     """A counter's labels appear with the first count: a wrong one would never be noticed."""
+    needs_operator()  # every module is imported, whichever tests ran before
     kinds = {object.__new__(step).kind for step in _all(Step)}
     outcomes = {error.__name__ for error in _all(HoldfastError)}
     asked = [found for alert in alerts() for found in _LABEL.findall(alert["expr"])]
