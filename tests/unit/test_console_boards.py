@@ -292,3 +292,14 @@ def test_a_process_for_each_tick_or_one_for_all_is_nothing_to_tell(owners: list[
 def test_a_start_with_nothing_under_way_is_nothing_to_tell() -> None:
     moments = [ticked_by(minute, owner, None) for minute, owner in enumerate(["a-1-x.1", "a-1-x.2", "a-2-y.0"])]
     assert latest(moments, None) == []
+
+
+def test_a_short_list_has_what_is_tried_again_and_again_once() -> None:
+    def moment(minute: int) -> Moment:
+        steps, told = (("evict_pods", "i-1: 2 pods still on it"), ("repair", "odd")), ("pod a stays on i-1",)
+        return Moment(NOW.plus(minute * 60), "tick", 3, 0, 0.5, steps, told, None)
+
+    shown = latest([moment(minute) for minute in range(4)], 8)
+    assert [event["kind"] for event in shown] == ["told", "repair", "evict_pods", "repair", "repair", "repair"]
+    assert shown[0]["at"] == NOW.plus(180).iso()
+    assert len(latest([moment(minute) for minute in range(4)], None)) == 12

@@ -17,6 +17,8 @@ _TICK_NUMBER: Final = re.compile(r"\.[0-9]+$")
 _TOLD_SHOWN: Final = 2
 # What a short list leaves out: how a launch was begun, where what came of it is told, and changes of a phase.
 _BEHIND: Final = frozenset({"launch_slot", "launch_replacement", "enter_phase", "enter_spot_phase"})
+# What it has once, though it was tried and told at each tick.
+_REPEATED: Final = frozenset({"told", "evict_pods", "evict_interrupted"})
 # Entries of a slower process come late. One for ticks that failed is changed for a while: `entries` begins with it.
 _OVERLAP_SECONDS: Final = 60
 _ENDS: Final = {
@@ -181,9 +183,20 @@ def latest(moments: Sequence[Moment], most: int | None) -> list[dict[str, Any]]:
             ]
             if moment.key in taken_over:
                 found.append({"at": at, "kind": "taken_over", "text": taken_over[moment.key]})
-        if most is not None and len(found) >= most:
-            return found[:most]
+        if most is not None:
+            found = _once(found)
+            if len(found) >= most:
+                return found[:most]
     return found
+
+
+def _once(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is tried again and again, and told each time, is there once: the newest time."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for event in events:
+        is_repeated = event["kind"] in _REPEATED
+        found.setdefault((event["kind"], event["text"], "" if is_repeated else event["at"]), event)
+    return list(found.values())
 
 
 def _few(told: tuple[str, ...], most: int | None) -> list[str]:
