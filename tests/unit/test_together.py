@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import SqliteStore, sqlite_store
-from holdfast.adapters.sqlite.driver import StandardDriver
+from holdfast.adapters.sqlite.driver import Mode, StandardDriver, best_driver
 from holdfast.entrypoints.timed import TimedStore
 from holdfast.jobs.ingest import Tracker
 from holdfast.jobs.merging import appending
@@ -75,6 +76,41 @@ def test_a_refused_write_is_told_and_the_rest_goes_on(store: SqliteStore) -> Non
     store.together(work)
     assert store.get(STATE, ONE) == {"pk": "one"}
     assert store.get(STATE, OTHER) is not None
+
+
+def mended(path: Path, text: str) -> None:
+    """Write this in place of all items, as another process could."""
+    # By the same driver: two SQLites in one process do not see each other's locks.
+    with closing(best_driver().open(path, Mode.WRITE)) as other:
+        other.execute(f'UPDATE "{STATE.name}" SET item = ?', (text,))  # noqa: S608 -- our own table
+
+
+def test_an_item_that_somebody_else_has_changed_meanwhile_is_read_anew(store: SqliteStore, tmp_path: Path) -> None:
+    """What was rewritten is remembered; the file is what counts."""
+    store.together(lambda within: within.rewrite(STATE, ONE, counted))
+    mended(tmp_path / "x.db", '{"pk": "one", "count": 40, "by": "hand"}')
+    written = store.together(lambda within: within.rewrite(STATE, ONE, counted))
+    assert written.new == {"pk": "one", "count": 41, "by": "hand"} == store.get(STATE, ONE)
+
+
+def test_a_rewrite_that_was_rolled_back_is_forgotten(store: SqliteStore) -> None:
+    def undone(within: OneTransaction) -> None:
+        within.rewrite(STATE, ONE, counted)
+        within.get(STATE, OTHER)  # which writes what was rewritten before it
+        raise ZeroDivisionError
+
+    store.together(lambda within: within.rewrite(STATE, ONE, counted))
+    with pytest.raises(ZeroDivisionError):
+        store.together(undone)
+    assert store.together(lambda within: within.rewrite(STATE, ONE, counted)).new["count"] == 2
+
+
+@pytest.mark.parametrize("text", ["", "{"])
+def test_an_item_that_has_become_none_is_told_of(store: SqliteStore, tmp_path: Path, text: str) -> None:
+    store.together(lambda within: within.rewrite(STATE, ONE, counted))
+    mended(tmp_path / "x.db", text)
+    with pytest.raises(StoreRefused, match="cannot be read"):
+        store.together(lambda within: within.rewrite(STATE, ONE, counted))
 
 
 def test_what_stays_as_it_is_is_not_written(store: SqliteStore) -> None:

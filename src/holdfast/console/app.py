@@ -45,7 +45,6 @@ _HEADERS: Final = {
     # Not "no-referrer": browsers would then hide the origin of our own forms, and these are judged by it.
     "Referrer-Policy": "same-origin",
 }
-_RAW_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 WEBHOOKS_PATH: Final = "/webhooks/github"
 _CODES: Final = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
 
@@ -195,19 +194,16 @@ class _WithHeaders:
         self._webhooks = webhooks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._webhooks is not None and scope["type"] == "http" and scope["path"] == WEBHOOKS_PATH:
+            await self._webhooks(scope, receive, send)  # past all that pages need: it is called most
+            return
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        async def send_answer(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] += _RAW_HEADERS
-            await send(message)
-
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif self._webhooks is not None and scope["path"] == WEBHOOKS_PATH:
-            await self._webhooks(scope, receive, send_answer)  # past the pages' routing: it is called most
         else:
             await self._app(scope, receive, send_with_headers)

@@ -54,10 +54,15 @@ class Metrics:
             ("event", "status", "result"),
             registry=self._registry,
         )
+        self._taken: dict[tuple[str, str, str], Counter] = {}
 
     def record_webhook(self, event: str, status: int, result: str) -> None:
         # A stranger can send any name: only those that were taken in become a label.
-        self._webhooks.labels(event if result in _TAKEN else "", str(status), result).inc()
+        labels = (event if result in _TAKEN else "", str(status), result)
+        counter = self._taken.get(labels)
+        if counter is None:
+            counter = self._taken[labels] = self._webhooks.labels(*labels)
+        counter.inc()
 
     def record_consumed(self, consumed: Consumed) -> None:
         """A meter for the store."""

@@ -15,7 +15,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 from starlette.types import Receive, Scope, Send
+
+from holdfast.jobs.webhook import HEADERS
 
 BODY_SECONDS_MOST: Final = 30.0  # GitHub itself waits for ten, its Enterprise Server for thirty
 # Nobody is known before the whole body is there. What strangers send may lie about, but not fill the memory with it;
@@ -24,13 +27,19 @@ ROOM_BYTES: Final = 128 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024
 _AGAIN_SECONDS: Final = b"10"
 _CLOSE: Final = (b"connection", b"close")  # the rest is not read, so the connection cannot be used again
+_NAMES: Final = {name.encode(): name for name in HEADERS}
 _NUMBER: Final = re.compile("[0-9]+")
 _DIGITS_MOST: Final = 18
+# No policy for documents among them: JSON that is taken for nothing else is none.
+_ALWAYS: Final = (
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     status: int
     body: Mapping[str, Any]
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -54,8 +63,7 @@ FOR_CALLS: Final = Threads(32, 1)
 FOR_FILES: Final = Threads(1, 64)
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     request: Request
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Answer]
@@ -92,16 +100,15 @@ class Webhooks:
             answer = await self._answered(scope, receive)
         body = _ENCODE(answer.body)
         headers = [
-            (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
-            (b"cache-control", b"no-store"),
+            *_ALWAYS,
             *answer.headers,
         ]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     async def _answered(self, scope: Scope, receive: Receive) -> Answer:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {_NAMES[name]: value.decode("latin-1") for name, value in scope["headers"] if name in _NAMES}
         if _is_more(headers.get("content-length", ""), self._most_bytes):
             return self._too_large()
         body = bytearray()

@@ -7,10 +7,11 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from holdfast.jobs.receipts import Receipt
 from holdfast.jobs.webhook import Delivery, Refusal, Refused, WebhookSecrets, admitted
@@ -28,8 +29,7 @@ _STATUSES: Final = {
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """An answer, in HTTP's terms."""
 
     status: int

@@ -36,6 +36,9 @@ def repository_name(full_name: str) -> str:
 
 
 def labels(found: Sequence[str]) -> list[str]:
+    whole = "".join(found)
+    if len(found) <= LABELS_MOST and len(whole) <= LABEL_BYTES_MOST and whole.isascii():
+        return list(found)  # as nearly always: none of them can be too long
     kept: list[str] = []
     room = LABELS_BYTES_MOST
     for label in found:

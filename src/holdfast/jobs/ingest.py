@@ -94,9 +94,9 @@ class Tracker:
         together = getattr(self.store, "together", None)
         receipt: Receipt
         if together is None:
-            receipt = self._taken(self.store, delivery)
+            receipt = self._taken(self._desk(self.store), delivery)
         else:
-            receipt = together(lambda store: self._taken(store, delivery))
+            receipt = together(lambda store: self._taken(self._desk(store), delivery))
         self._acknowledge(delivery, receipt)
         return receipt
 
@@ -106,7 +106,7 @@ class Tracker:
         if together is None or len(deliveries) == 1:
             return [self._received_alone(delivery) for delivery in deliveries]
         try:
-            found = together(lambda store: [self._taken_or_refused(store, delivery) for delivery in deliveries])
+            found = together(lambda store: self._all_taken(self._desk(store), deliveries))
         except StoreUnavailable as error:
             return [error] * len(deliveries)  # each alone would only wait in vain for the same
         except Exception:
@@ -124,9 +124,15 @@ class Tracker:
         except Exception as error:
             return error
 
-    def _taken_or_refused(self, store: Store, delivery: Delivery) -> Receipt | Exception:
+    def _desk(self, store: Store) -> Desk:
+        return Desk(store, self.received_by, self.clock.now())
+
+    def _all_taken(self, desk: Desk, deliveries: Sequence[Delivery]) -> list[Receipt | Exception]:
+        return [self._taken_or_refused(desk, delivery) for delivery in deliveries]
+
+    def _taken_or_refused(self, desk: Desk, delivery: Delivery) -> Receipt | Exception:
         try:
-            return self._needless(delivery) or self._taken(store, delivery)
+            return self._needless(delivery) or self._taken(desk, delivery)
         except Refused as error:
             return error  # before anything was written for it
 
@@ -136,8 +142,7 @@ class Tracker:
             return Receipt(Result.DUPLICATE, delivery.id, delivery.event)
         return None if delivery.event in _HANDLERS else _untracked(delivery)
 
-    def _taken(self, store: Store, delivery: Delivery) -> Receipt:
-        desk = Desk(store, self.received_by, self.clock.now())
+    def _taken(self, desk: Desk, delivery: Delivery) -> Receipt:
         try:
             self.check_age(delivery, desk.now)
             receipt = _HANDLERS[delivery.event](desk, delivery)
@@ -146,7 +151,7 @@ class Tracker:
             _keep_unusable(desk, delivery, receipt.reason)
         if receipt.installation is not None and receipt.installation not in self._installations:
             # So that its jobs can be found without being told where to look.
-            store.update(STATE, INSTALLATIONS, attr("ids").add_elements({receipt.installation}))
+            desk.store.update(STATE, INSTALLATIONS, attr("ids").add_elements({receipt.installation}))
         return receipt
 
     def _acknowledge(self, delivery: Delivery, receipt: Receipt) -> None:

@@ -1,8 +1,9 @@
 """The keys of the tracker's items. Each holds the installation: job ids of two GitHub servers may be the same."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId, joined_key
 from holdfast.ports.store import Key
@@ -12,8 +13,7 @@ _joined: Final = lru_cache(maxsize=4096, typed=True)(joined_key)
 ONLY: Final = "v"  # the sort key where a partition has one item
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class JobKey:
+class JobKey(Struct, frozen=True, order=True):
     installation_id: InstallationId
     job_id: JobId
 
@@ -29,8 +29,7 @@ class JobKey:
         return self.partition
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RunKey:
+class RunKey(Struct, frozen=True, order=True):
     """One attempt of a run: attempts are never mixed."""
 
     installation_id: InstallationId
@@ -49,8 +48,7 @@ class RunKey:
         return self.partition
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DeploymentKey:
+class DeploymentKey(Struct, frozen=True, order=True):
     installation_id: InstallationId
     deployment_id: DeploymentId
 

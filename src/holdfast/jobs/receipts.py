@@ -1,7 +1,8 @@
 """What became of a delivery."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from holdfast.jobs.keys import JobKey
 from holdfast.kernel.ids import InstallationId
@@ -14,8 +15,7 @@ class Result(StrEnum):
     UNUSABLE = "unusable"  # GitHub signed it, but it is not what it should be; recorded, to be looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """`job` is the job that the delivery told of; `reason` says why it was of no use."""
 
     result: Result

@@ -18,7 +18,7 @@ from holdfast.jobs.facts import JobEvent, Status
 from holdfast.jobs.history import write_history
 from holdfast.jobs.job import folded, quick
 from holdfast.jobs.keys import DeploymentKey, RunKey
-from holdfast.jobs.merging import Merged, merge, rewriting
+from holdfast.jobs.merging import Merged, merge, put_into, rewriting
 from holdfast.jobs.run import counted, ended_by_startup_failure, folded_count
 from holdfast.kernel.errors import BadRequest, WriteConflict
 from holdfast.kernel.instants import Instant
@@ -109,7 +109,7 @@ def _write_deployment(store: Store, event: JobEvent) -> None:
     update = deployments.seen(event.deployment, event.run, event.repository, event.received_at)
     key = DeploymentKey(event.key.installation_id, event.deployment.deployment_id).item
     try:
-        store.update(DEPLOYMENTS, key, update + attr("job_ids").add_elements({event.key.job_id}))
+        put_into(store, DEPLOYMENTS, key, update + attr("job_ids").add_elements({event.key.job_id}))
     except BadRequest:
         # An older deployment of ours kept them as a list, to which nothing can be added as to a set.
         listed = (store.get(DEPLOYMENTS, key) or {}).get("job_ids")

@@ -13,7 +13,7 @@ The day's cap is counted after the claim, by name: whoever takes up a claim coun
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -205,5 +205,5 @@ def wants_on_demand(store: Store, key: RunKey) -> bool:
     """Whether this attempt exists because spot failed the one before: its jobs then get on-demand machines."""
     if key.run_attempt < 2:
         return False
-    before = store.get(RUNS, replace(key, run_attempt=key.run_attempt - 1).item) or {}
+    before = store.get(RUNS, RunKey(key.installation_id, key.run_id, key.run_attempt - 1).item) or {}
     return before.get("retry", {}).get("state") in (INTENDED, "requested")

@@ -4,12 +4,16 @@ The ids seen so far are UUIDs of version 1, which hold the time at which they we
 a hint: an id of another version, or with a time that cannot be, leaves the matter to the payload's own times.
 """
 
-import uuid
+import re
 from functools import lru_cache
 from typing import Final
 
 from holdfast.kernel.instants import Instant
 
+# Its time comes in pieces, the least of them first; then its version, and that it is a UUID of the usual variant.
+_UUID_1: Final = re.compile(
+    "([0-9a-f]{8})-([0-9a-f]{4})-1([0-9a-f]{3})-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII
+)
 _GREGORIAN_TO_UNIX_MS: Final = 12_219_292_800_000  # UUIDs count from October 1582
 # No job is older than GitHub. Within these bounds a time has four digits of a year, and its text sorts as it does.
 _FIRST: Final = Instant.from_iso("2000-01-01T00:00:00Z")
@@ -22,13 +26,11 @@ _LATE_MS: Final = 60 * 86_400_000  # an approval may wait 30 days, a job queue f
 @lru_cache(maxsize=1024)
 def made_at(delivery_id: str) -> Instant | None:
     """The time in a UUID of version 1; None for any other text. Remembered: it is asked twice of each delivery."""
-    try:
-        found = uuid.UUID(delivery_id)
-    except ValueError:
+    found = _UUID_1.fullmatch(delivery_id)
+    if found is None:
         return None
-    if found.version != 1:
-        return None
-    return Instant(found.time // 10_000 - _GREGORIAN_TO_UNIX_MS)
+    low, middle, high = found.groups()
+    return Instant(int(high + middle + low, 16) // 10_000 - _GREGORIAN_TO_UNIX_MS)
 
 
 def sent_at(delivery_id: str, created: Instant, latest_in_payload: Instant) -> Instant:

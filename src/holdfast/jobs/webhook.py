@@ -13,12 +13,24 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self
 
+from msgspec import Struct
+
 from holdfast.jobs.limits import BODY_BYTES_MOST, check_json
 from holdfast.kernel.errors import BadRequest, BadSetting
 from holdfast.kernel.text import cut
 
 SECRETS_MOST: Final = 2
 _HEADER_CHARACTERS_MOST: Final = 200
+# Those of a request that are looked at.
+HEADERS: Final = (
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "x-github-delivery",
+    "x-github-event",
+    "x-github-hook-installation-target-id",
+    "x-hub-signature-256",
+)
 _PREFIX: Final = b"sha256="
 _JSON: Final = "application/json"
 
@@ -64,14 +76,16 @@ class WebhookSecrets:
         return _signature(self.values[0], body).decode("ascii")
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """One webhook that GitHub did send. `target` tells two hooks apart that were sent the same event."""
 
     event: str
     id: str
     target: str
-    body: bytes = field(repr=False)
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.event!r}, {self.id!r}, {self.target!r}, {len(self.body)} bytes)"
 
     @property
     def mark(self) -> str:

@@ -6,6 +6,7 @@ seconds, GitHub's times are ISO-8601 with Z; both come from here.
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Self
 
 from msgspec import Struct
@@ -49,8 +50,7 @@ class Instant(Struct, frozen=True, order=True):
 
     def iso(self) -> str:
         """``2026-01-15T10:00:01.123Z``: always three digits, so that text order is time order."""
-        moment = _UTC_EPOCH + timedelta(milliseconds=self.epoch_ms)
-        return moment.isoformat(timespec="milliseconds") + "Z"
+        return _iso(self.epoch_ms)
 
     def iso_seconds(self) -> str:
         """``2026-01-15T10:00:01Z``: GitHub's own form."""
@@ -69,3 +69,9 @@ class Instant(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return self.iso()
+
+
+@lru_cache(maxsize=256)
+def _iso(epoch_ms: int) -> str:
+    """Remembered: what happens at one moment is written in several places."""
+    return (_UTC_EPOCH + timedelta(milliseconds=epoch_ms)).isoformat(timespec="milliseconds") + "Z"

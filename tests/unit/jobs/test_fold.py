@@ -1,12 +1,12 @@
 """The fold: any order, any repetition, one job."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.jobs.facts import JobEvent, Status, job_event, said_status
 from holdfast.jobs.internal import InternalType

@@ -4,13 +4,13 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import count as count_from
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store

@@ -3,10 +3,10 @@
 import random
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
 from holdfast.jobs import queries

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from holdfast.adapters.embedded import EmbeddedStore
+from holdfast.adapters.sqlite import items
 from holdfast.adapters.sqlite.rows import SqliteRows
 from holdfast.adapters.sqlite.transaction import SqliteTransaction
 from holdfast.kernel.errors import StoreRefused
@@ -39,6 +40,7 @@ class SqliteStore(EmbeddedStore):
 
     def __init__(self, rows: SqliteRows, clock: Clock, meter: Meter | None = None) -> None:
         super().__init__(rows, clock, meter)
+        self._remembered = _Remembered()
 
     def metered(self, meter: Meter) -> "SqliteStore":
         return SqliteStore(self._rows, self._clock, meter)
@@ -49,7 +51,7 @@ class SqliteStore(EmbeddedStore):
         def within(transaction: SqliteTransaction) -> T:
             consumed.clear()  # of an earlier try
             meter = consumed.append if self._meter else None
-            bound = _Bound(self._rows, transaction)
+            bound = _Bound(self._rows, transaction, self._remembered)
             found = work(_Within(bound, self._clock, meter))
             bound.rewritten.write()
             return found
@@ -64,9 +66,9 @@ class SqliteStore(EmbeddedStore):
 class _Bound:
     """Rows whose writes belong to a transaction that somebody else begins and ends."""
 
-    def __init__(self, rows: SqliteRows, transaction: SqliteTransaction) -> None:
+    def __init__(self, rows: SqliteRows, transaction: SqliteTransaction, remembered: "_Remembered") -> None:
         self.transaction = transaction
-        self.rewritten = _Rewritten(transaction)
+        self.rewritten = _Rewritten(transaction, remembered)
         self.read_in_order = rows.read_in_order
         self.expired_keys = rows.expired_keys
 
@@ -92,18 +94,45 @@ class _Kept:
     new: Item | None
 
 
+class _Remembered:
+    """Items that were rewritten of late, with the text that they became.
+
+    Whether one is still so is told by the text in the file: to compare it takes far less than to decode it again, and a
+    change by another process, or one that was rolled back, cannot be missed.
+    """
+
+    def __init__(self, most: int = 1024) -> None:
+        self._most = most
+        self._items: dict[tuple[str, Key], tuple[str, Item]] = {}
+
+    def item_of(self, table: Table, key: Key, text: str) -> Item:
+        known = self._items.get((table.name, key))
+        if known is not None and known[0] == text:
+            return known[1]
+        return items.decoded(text, table.name, key)
+
+    def add(self, table: Table, key: Key, text: str, item: Item) -> None:
+        name = (table.name, key)
+        self._items.pop(name, None)  # so that those of long ago come first
+        self._items[name] = (text, item)
+        if len(self._items) > self._most:
+            del self._items[next(iter(self._items))]
+
+
 class _Rewritten:
     """Items that were rewritten, and are written once, at the end: each job of a run rewrites the run."""
 
-    def __init__(self, transaction: SqliteTransaction) -> None:
+    def __init__(self, transaction: SqliteTransaction, remembered: _Remembered) -> None:
         self._transaction = transaction
+        self._remembered = remembered
         self._kept: dict[tuple[str, Key], _Kept] = {}
 
     def kept(self, table: Table, key: Key) -> _Kept:
         name = (table.name, key)
         found = self._kept.get(name)
         if found is None:
-            old = self._transaction.read(table, table.checked(key))
+            text = self._transaction.text(table, table.checked(key))
+            old = None if text is None else self._remembered.item_of(table, key, text)
             found = self._kept[name] = _Kept(table, key, old, old)
         return found
 
@@ -117,7 +146,9 @@ class _Rewritten:
         for kept in self._kept.values():
             if kept.new is not kept.old and kept.new is not None:
                 checked = _checked(kept.table, kept.key, kept.old or {}, kept.new)
-                self._transaction.replace(kept.table, kept.key, kept.old, checked)
+                text = items.encoded(checked)
+                self._transaction.replace_by_text(kept.table, kept.key, kept.old, checked, text)
+                self._remembered.add(kept.table, kept.key, text, checked)
         self._kept.clear()
 
 
@@ -156,15 +187,16 @@ class _Within(EmbeddedStore):
 
 def _checked(table: Table, key: Key, old: Item, new: Item) -> Item:
     """The new item in the form in which it is read back. What it has from the old one was looked at when that came."""
-    whole = dict(new)
-    for name, value in new.items():
-        # Plain text, which most values are, is in that form already.
-        if (type(value) is not str or not value.isascii()) and old.get(name) is not value:
-            whole[name] = canonical(value, name)
-    index_keys = table.index_key_attributes
-    table.check_index_keys(
-        {name: whole[name] for name in index_keys if name in whole and whole[name] is not old.get(name)}
-    )
+    # Plain text, which most values are, is in that form already.
+    others = {
+        name: canonical(value, name)
+        for name, value in new.items()
+        if (type(value) is not str or not value.isascii()) and old.get(name) is not value
+    }
+    whole = {**new, **others}
+    if table.indexes:
+        keys = [name for name in table.index_key_attributes if name in whole and whole[name] is not old.get(name)]
+        table.check_index_keys({name: whole[name] for name in keys})
     if whole.get(table.partition) != key.partition or (table.sort is not None and whole.get(table.sort) != key.sort):
         raise StoreRefused(f"{item_name(table, key)}: a key attribute cannot be changed")
     return whole

@@ -33,12 +33,20 @@ class SqliteTransaction:
         self.writes_begun = 0
 
     def read(self, table: Table, key: Key) -> Item | None:
+        text = self.text(table, key)
+        return None if text is None else items.decoded(text, table.name, key)
+
+    def text(self, table: Table, key: Key) -> str | None:
+        """The item as the file has it."""
         rows = self._connection.execute(select_item(table.name), (key.partition, key.sort or "")).fetchall()
-        return items.decoded(rows[0][0], table.name, key) if rows else None
+        return rows[0][0] if rows else None
 
     def replace(self, table: Table, key: Key, old: Item | None, new: Item) -> None:
+        self.replace_by_text(table, key, old, new, items.encoded(new))
+
+    def replace_by_text(self, table: Table, key: Key, old: Item | None, new: Item, text: str) -> None:
+        """The same, where `new` has been made to text already."""
         statements = self._of(table)
-        text = items.encoded(new)
         check_item_size(new, table, key, text)
         self.writes_begun += 1
         if old is None:

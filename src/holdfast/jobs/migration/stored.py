@@ -10,11 +10,12 @@ job itself was stored, the key and the job's address say the rest.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.jobs.facts import KEPT_SECONDS, JobEvent, job_event
 from holdfast.jobs.job import folded

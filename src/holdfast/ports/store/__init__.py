@@ -165,7 +165,7 @@ class OneTransaction(Store, Protocol):
     """A store within a transaction: nobody else writes until it ends, and nothing is durable before that."""
 
     def rewrite(self, table: Table, key: Key, change: Callable[[Item | None], Item]) -> Written:
-        """Put what `change` makes of the item in its place."""
+        """Put what `change` makes of the item, which itself it leaves as it is, in its place."""
         ...
 
     def append(self, table: Table, item: Item, again: Callable[[Item | None], Item]) -> None:

@@ -164,7 +164,7 @@ def _check_key_part(where: str, name: str, value: Value, most_bytes: int) -> Non
     if type(value) is not str or not value:
         raise BadRequest(f"table {where}: {name} is {shown(value)}; expected text that is not empty")
     try:
-        size = len(value.encode())
+        size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError as error:
         raise BadRequest(f"table {where}: {name} has a lone surrogate (at {error.start})") from error
     if size > most_bytes:
