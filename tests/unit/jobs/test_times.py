@@ -1,0 +1,29 @@
+"""When GitHub sent a delivery, as far as its id tells."""
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.jobs.times import made_at
+
+FIRST = "c232ab00-9414-11ec-b3c8-9f6bdeced846"  # of RFC 9562: 2022-02-22T19:22:22Z
+
+
+def test_the_time_is_read_from_an_id_of_version_1() -> None:
+    assert str(made_at(FIRST)) == "2022-02-22T19:22:22.000Z"
+    assert made_at(FIRST.upper()) == made_at(FIRST)
+
+
+@given(st.integers(0, 2**128 - 1), st.sampled_from([1, 3, 4, 5]))
+def test_it_is_the_time_that_python_reads_and_no_other_version_tells_one(number: int, version: int) -> None:
+    found = uuid.UUID(int=number, version=version)
+    made = made_at(str(found))
+    expected = found.time // 10_000 - 12_219_292_800_000 if version == 1 else None
+    assert (made.epoch_ms if made else None) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", FIRST[:-1], FIRST + "0", f"{{{FIRST}}}", FIRST.replace("-", ""), "٣" * 36])
+def test_any_other_text_tells_no_time(text: str) -> None:
+    assert made_at(text) is None
