@@ -45,7 +45,7 @@ IsOver     == phase \in {"none", "CLOSED"}
 \* ---- the world
 \* An interruption replaces a hint that nothing was done for, and follows at once on a machine that stays.
 Tell(k) == /\ alive /\ epoch < MaxNotices
-           /\ IsOver \/ (k = "interruption" /\ (phase = "OPENING" \/ (phase = "NOTICED" /\ kind = "hint")))
+           /\ IsOver \/ (k = "interruption" /\ (phase = "OPENING" \/ (phase \in {"NOTICED", "CORDONED"} /\ kind = "hint")))
            /\ kind' = k /\ phase' = "NOTICED" /\ epoch' = epoch + 1 /\ UNCHANGED <<World, Past, pc, ctx>>
 
 Schedule == alive /\ ~closed /\ ~pods /\ pods' = TRUE /\ UNCHANGED <<Notice, closed, mark, alive, Past, pc, ctx>>

@@ -73,7 +73,9 @@ class NodeHand:
     def open_again(self, node: Node) -> None:
         """Undo our cordon; one that somebody else or a spot interruption made stays."""
         keeps_closed = FOREIGN_CORDON_ANNOTATION in node.annotations or SPOT_ANNOTATION in node.annotations
-        annotations: dict[str, str | None] = {ACTION_ANNOTATION: None, FOREIGN_CORDON_ANNOTATION: None}
+        annotations: dict[str, str | None] = {ACTION_ANNOTATION: None}
+        if SPOT_ANNOTATION not in node.annotations:  # else whoever opens it after spot must know that it stays closed
+            annotations[FOREIGN_CORDON_ANNOTATION] = None
         expected_absent: dict[str, str | None] = {} if keeps_closed else {SPOT_ANNOTATION: None}
         self._change(
             node, unschedulable=None if keeps_closed else False, annotations=annotations, expected=expected_absent

@@ -1,6 +1,7 @@
 """Carry notices on. What is urgent needs no lease: it is guarded by the notice's own item and the node's version."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,20 +16,31 @@ from holdfast.cluster.seen import ACTION_ANNOTATION, SPOT_ANNOTATION, Seen
 from holdfast.cluster.spot import Notice as SpotNotice
 from holdfast.cluster.spot import Replacement, SpotKind, SpotPhase, read_notice
 from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on
-from holdfast.kernel.errors import WriteConflict
+from holdfast.kernel.errors import StoreUnavailable, WriteConflict
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
 from holdfast.ports.kube import Eviction, Kube, Node, NodeChange
 from holdfast.ports.machines import MachineError
 from holdfast.ports.notify import Notice
-from holdfast.ports.store import Condition, Key, Store, Update, attr, remove_all, set_all
+from holdfast.ports.store import (
+    CheckItem,
+    Condition,
+    Item,
+    Key,
+    Store,
+    Update,
+    UpdateItem,
+    attr,
+    remove_all,
+    set_all,
+)
 from holdfast.ports.store.tables import STATE
 
 CLOSED_KEPT_SECONDS: Final = 86_400
 # What is told again within so long of the first time is the same; a node is not replaced in vain again and again.
 AGAIN_SECONDS: Final = {SpotKind.INTERRUPTION: 300, SpotKind.REBALANCE: 300, SpotKind.NOT_READY: 3600}
-
+NOTE_TRIES_MOST: Final = 5
 
 # Phases in which the node is to be closed.
 _CLOSING: Final = (SpotPhase.NOTICED, SpotPhase.CORDONED, SpotPhase.DRAINED)
@@ -39,50 +51,71 @@ def notice_key(instance: InstanceId) -> Key:
 
 
 def note(store: Store, cluster: ClusterId, instance: InstanceId, kind: SpotKind, now: Instant) -> bool:
-    """Store what is known of a machine; False when that is known already. An interruption replaces what is milder."""
-    # The list of open ones first: a notice that is in it and does not exist yet is found; one that exists and is not
-    # in it would be forgotten.
-    store.update(STATE, spots_key(cluster), attr("open").add_elements([instance]))
-    update = set_all({"kind": str(kind), "phase": str(SpotPhase.NOTICED), "noticeEpoch": now.epoch_seconds})
-    is_new: Condition = attr("pk").is_absent()
-    is_mild = attr("kind").differs_from(str(SpotKind.INTERRUPTION)) & attr("phase").equals(str(SpotPhase.NOTICED))
-    is_staying = attr("phase").equals(str(SpotPhase.OPENING))
-    may_follow = is_new | is_mild | is_staying if kind is SpotKind.INTERRUPTION else is_new
-    try:
-        store.update(STATE, notice_key(instance), update, may_follow)
-    except WriteConflict as conflict:
-        return _note_again(store, cluster, instance, kind, now, conflict)
-    return True
+    """Store what is known of a machine; False when that is known already. An interruption replaces what is milder.
+
+    A notice that is not closed is always among the open ones: it is noted in one write with the list, and taken off
+    the list only in one with a look that it is closed.
+    """
+    values: dict[str, Any] = {"kind": str(kind), "phase": str(SpotPhase.NOTICED), "noticeEpoch": now.epoch_seconds}
+    update = set_all(values)
+    same: Condition = attr("pk").is_absent()
+    for _ in range(NOTE_TRIES_MOST):
+        listed = UpdateItem(STATE, spots_key(cluster), attr("open").add_elements([instance]))
+        try:
+            store.transact([listed, UpdateItem(STATE, notice_key(instance), update, same)])
+        except WriteConflict as conflict:
+            found = conflict.item
+            if found is None or _says_as_much(found, kind, now):
+                _drop_closed(store, cluster, instance, found)
+                return False
+            update, same = _following(found, values), _as_found(found)
+        else:
+            return True
+    # Whoever sent it sends it again; what is noted meanwhile is not lost, either.
+    raise StoreUnavailable(f"spot notice of {instance}: others change it at the same time; it is told again")
 
 
-def _note_again(
-    store: Store, cluster: ClusterId, instance: InstanceId, kind: SpotKind, now: Instant, conflict: WriteConflict
-) -> bool:
-    """There is a notice. One that is closed says nothing of what comes later.
+def _says_as_much(found: Item, kind: SpotKind, now: Instant) -> bool:
+    """Whether the notice that is there leaves nothing to note. One that is closed says nothing of what comes later.
 
     Nor does an interruption that was closed because the machine stays, even just now: a wrong clock may have done so.
     """
-    found = conflict.item
-    if found is None or found.get("phase") != SpotPhase.CLOSED:
-        return False
+    is_interruption = kind is SpotKind.INTERRUPTION
+    phase = found.get("phase")
+    if phase != SpotPhase.CLOSED:
+        is_milder = found.get("kind") != SpotKind.INTERRUPTION and phase in (SpotPhase.NOTICED, SpotPhase.CORDONED)
+        return not (is_interruption and (is_milder or phase == SpotPhase.OPENING))
     is_as_grave = found.get("kind") in (kind, SpotKind.INTERRUPTION)
-    is_over = is_as_grave and not (kind is SpotKind.INTERRUPTION and found.get("stays", False))
-    if is_over and now.epoch_seconds < found.get("noticeEpoch", 0) + AGAIN_SECONDS[kind]:
-        store.update(STATE, spots_key(cluster), attr("open").drop_elements([instance]))
-        return False
+    is_over = is_as_grave and not (is_interruption and found.get("stays", False))
+    return is_over and now.epoch_seconds < found.get("noticeEpoch", 0) + AGAIN_SECONDS[kind]
+
+
+def _following(found: Item, values: Mapping[str, Any]) -> Update:
+    """The notice anew. Never of the same second as the one before: its mark on the node would be the same."""
     earlier = read_notice(found)
-    values = {"kind": str(kind), "phase": str(SpotPhase.NOTICED), "noticeEpoch": now.epoch_seconds}
+    anew = {**values, "noticeEpoch": max(values["noticeEpoch"], earlier.noticed.epoch_seconds + 1)}
     update = remove_all("expiresAt", "cordonedEpoch", "lastError", "stays")
-    if earlier.replacement is not Replacement.ACCEPTED:  # else it has its replacement, and gets no other
+    # What is not closed keeps its replacement; what is, if it came into service.
+    if earlier.phase is SpotPhase.CLOSED and earlier.replacement is not Replacement.ACCEPTED:
         # Tokens are never used again: the next replacement begins where the attempts of the last one ended.
-        values["firstAttempt"] = earlier.slot.attempt + 1 if earlier.slot else earlier.first_attempt
+        anew["firstAttempt"] = earlier.slot.attempt + 1 if earlier.slot else earlier.first_attempt
         update += remove_all("replacement", "plan", "plannedEpoch", "launchedEpoch", "templateRef")
-    same = attr("phase").equals(str(SpotPhase.CLOSED)) & attr("noticeEpoch").equals(found["noticeEpoch"])
-    try:
-        store.update(STATE, notice_key(instance), set_all(values) + update, same)
-    except WriteConflict:
-        return False
-    return True
+    return set_all(anew) + update
+
+
+def _as_found(found: Item) -> Condition:
+    """Nobody has carried it on, or noted another one, since."""
+    notice = read_notice(found)
+    same = attr("phase").equals(str(notice.phase)) & attr("kind").equals(str(notice.kind))
+    return same & _is_the_same(notice)
+
+
+def _drop_closed(store: Store, cluster: ClusterId, instance: InstanceId, found: Item | None) -> None:
+    """Take it off the list of open ones, where whoever closed it died before that."""
+    if found is not None and found.get("phase") == SpotPhase.CLOSED:
+        dropped = UpdateItem(STATE, spots_key(cluster), attr("open").drop_elements([instance]))
+        with suppress(WriteConflict):  # it is noted anew, just now
+            store.transact([CheckItem(STATE, notice_key(instance), _as_found(found)), dropped])
 
 
 def undo_cordon(kube: Kube, node: Node) -> None:
@@ -232,10 +265,10 @@ class SpotHand:
         replacement = attr("replacement")
         is_open = noticed.replacement is Replacement.OPEN
         same &= replacement.is_absent() if is_open else replacement.equals(str(noticed.replacement))
-        closed = attr("phase").equals(str(SpotPhase.CLOSED))
-        self._hands.store.update(STATE, notice_key(instance), update, same | closed)
-        # The list last: until then the notice is found again, and closing twice does no harm.
-        self._hands.store.update(STATE, spots_key(self.seen.cluster), attr("open").drop_elements([instance]))
+        closed = attr("phase").equals(str(SpotPhase.CLOSED)) & _is_the_same(noticed)
+        # In one write: a notice that comes in between would be taken off the list, and never be found again.
+        dropped = UpdateItem(STATE, spots_key(self.seen.cluster), attr("open").drop_elements([instance]))
+        self._hands.store.transact([UpdateItem(STATE, notice_key(instance), update, same | closed), dropped])
         self.seen = self.seen.without_notice(instance)
 
     def _enter(self, instance: InstanceId, before: SpotPhase, after: SpotPhase) -> None:

@@ -1,10 +1,14 @@
 """Carry out repairs, and the steps of the sweeper."""
 
 from holdfast.cluster import ahead, legacy, steps
+from holdfast.cluster.hands import NotDone
 from holdfast.cluster.holder import Holder
 from holdfast.cluster.seen import SPOT_ANNOTATION
 from holdfast.cluster.spot import SpotKind, SpotPhase, read_notice
-from holdfast.cluster.spot_act import note, notice_key, undo_cordon
+from holdfast.cluster.spot_act import CLOSED_KEPT_SECONDS, note, notice_key, undo_cordon
+from holdfast.cluster.sweep import LEFT_CLOSED_SECONDS
+from holdfast.kernel.instants import Instant
+from holdfast.ports.store import Item
 from holdfast.ports.store.tables import STATE
 
 
@@ -47,8 +51,9 @@ class SweepHand:
         node = holder.hands.kube.node(worker.node.name) if worker is not None and worker.node is not None else None
         # The node first: a notice that comes after this read puts its own mark on it, and then our change is refused.
         item = holder.hands.store.get(STATE, notice_key(step.instance))
-        is_over = item is None or read_notice(item).phase is SpotPhase.CLOSED
-        if node is not None and SPOT_ANNOTATION in node.annotations and is_over:
+        if item is not None and not _is_long_over(item, holder.now()):
+            raise NotDone(f"the notice of {step.instance} is not over, or not for long")
+        if node is not None and SPOT_ANNOTATION in node.annotations:
             undo_cordon(holder.hands.kube, node)
 
     def replace_not_ready(self, step: steps.ReplaceNotReady) -> None:
@@ -60,3 +65,11 @@ class SweepHand:
         item = store.get(STATE, notice_key(step.instance))
         if item is not None:
             holder.seen = holder.seen.with_notice(read_notice(item))
+
+
+def _is_long_over(item: Item, now: Instant) -> bool:
+    """Closed, and an hour ago, unless the machine was to stay: until then one that was terminated may look alive."""
+    if read_notice(item).phase is not SpotPhase.CLOSED:
+        return False
+    closed_epoch = item.get("expiresAt", 0) - CLOSED_KEPT_SECONDS
+    return bool(item.get("stays", False)) or now.epoch_seconds - closed_epoch >= LEFT_CLOSED_SECONDS
