@@ -206,8 +206,8 @@ CLUSTER: Final = (
     Mutant(
         "a notice is forgotten when it is told",
         f"{_C}.spot_act",
-        '    store.update(STATE, spots_key(cluster), attr("open").add_elements([instance]))\n    update = set_all',
-        "    update = set_all",
+        "store.transact([listed, UpdateItem(",
+        "store.transact([UpdateItem(",
         "spot",
         "it is stored, and nobody finds it",
     ),
