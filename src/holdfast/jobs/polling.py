@@ -22,7 +22,7 @@ from holdfast.jobs.webhook import short_mark
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, joined_key
 from holdfast.kernel.instants import Instant
-from holdfast.ports.github import GitHub, GitHubRefused, JobSeen
+from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, JobSeen
 from holdfast.ports.store import Item, Key, Store, remove_all, set_all
 from holdfast.ports.store.tables import JOBS, RUNS, STATE
 
@@ -53,24 +53,39 @@ def poll_runs(
     """Ask about some runs that have jobs under way, beginning where the last sweep stopped."""
     place = store.get(STATE, place_key(installation)) or {}
     status = _STATUSES[place.get("status", 0) % len(_STATUSES)]
-    page = _page(store, installation, status, now, place.get("cursor") or None)
+    try:
+        page = _page(store, installation, status, now, place.get("cursor") or None)
+    except BadRequest:
+        if not place.get("cursor"):
+            raise
+        place = {"status": place.get("status", 0)}  # the place is no more: from the beginning
+        page = _page(store, installation, status, now, None)
     runs = {run_key_of(job["GSI3-PK"]): repository_of(job) for job in page.items if "GSI3-PK" in job}
+    names = [str(key) for key in runs]
+    # By name: runs leave the page as they go on, and a number would pass others by.
+    first = names.index(place["next"]) if place.get("next") in names else 0
     found: list[JobKey] = []
     asked = 0
     refused = ""
-    skipped = place.get("skip", 0)
-    for number, (key, repository) in enumerate(list(runs.items())[skipped:], skipped):
+    for number, (key, repository) in enumerate(list(runs.items())[first:], first):
         if repository is None:
             continue
         if not budget.spend():
             # A run of many jobs takes many calls: the page may need more of them than one sweep has.
-            store.update(STATE, place_key(installation), set_all({"skip": number}))
+            _stop_at(store, installation, place, names[number])
             break
         asked += 1
         try:
             found += poll_run(store, github, key, repository, now, budget, received_by)
         except GitHubRefused as error:
             refused = str(error)  # one repository that is closed to us does not stop the others
+        except GitHubUnavailable:
+            # Nor does a run that GitHub never gets together: the next sweep begins behind it.
+            if number + 1 < len(names):
+                _stop_at(store, installation, place, names[number + 1])
+            else:
+                _move_on(store, installation, place, page.cursor)
+            raise
     else:
         _move_on(store, installation, place, page.cursor)
     return Polled(asked, found, refused)
@@ -78,12 +93,7 @@ def poll_runs(
 
 def _page(store: Store, installation: InstallationId, status: Status, now: Instant, cursor: str | None) -> Found:
     span = Span(until=now.plus(-QUIET_SECONDS))
-    try:
-        return jobs_by_status(store, installation, status, span, Paging(RUNS_MOST, cursor, is_newest_first=False))
-    except BadRequest:
-        if cursor is None:
-            raise
-        return _page(store, installation, status, now, None)  # the place is no more: from the beginning
+    return jobs_by_status(store, installation, status, span, Paging(RUNS_MOST, cursor, is_newest_first=False))
 
 
 def poll_run(
@@ -153,5 +163,13 @@ def is_news(known: Item, event: JobEvent) -> bool:
 def _move_on(store: Store, installation: InstallationId, place: Item, cursor: str | None) -> None:
     status = place.get("status", 0) % len(_STATUSES)
     next_status = status if cursor else (status + 1) % len(_STATUSES)
-    update = set_all({"status": next_status, "cursor": cursor or ""}) + remove_all("skip")
+    update = set_all({"status": next_status, "cursor": cursor or ""}) + remove_all(
+        "next", "skip"
+    )  # `skip`: of older versions
+    store.update(STATE, place_key(installation), update)
+
+
+def _stop_at(store: Store, installation: InstallationId, place: Item, run: str) -> None:
+    """The same page next time, from this run on."""
+    update = set_all({"status": place.get("status", 0), "cursor": place.get("cursor", ""), "next": run})
     store.update(STATE, place_key(installation), update)
