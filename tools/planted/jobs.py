@@ -160,7 +160,7 @@ JOBS: Final = (
     Mutant(
         "a run that is not over is given up",
         f"{_J}.interrupted",
-        "            if verdict is Verdict.NOT_YET:\n                continue\n",
+        "            if verdict is Verdict.NOT_YET:\n                waiting.add(run)\n                continue\n",
         "",
         "crash:interrupted-job",
         "its note is deleted, and nobody looks again",

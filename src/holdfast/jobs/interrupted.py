@@ -45,9 +45,10 @@ def retry_interrupted(
     if not policy.is_enabled:
         return retried
     over: set[RunKey] = set()
+    waiting: set[RunKey] = set()  # looked at, and for all its jobs: another look would cost the others their calls
     for job_key, job in _noted(store, installation):
         run = _ended_run(store, job_key, job)
-        if run is None:
+        if run is None or run in waiting:
             continue
         if run not in over and job is not None and job.get("conclusion") in FAILED:
             if budget.calls < RETRY_CALLS_MOST:
@@ -57,8 +58,10 @@ def retry_interrupted(
                 verdict = consider(store, github, run, policy, now).verdict
             except GitHubRefused as error:
                 retried.refused = str(error)
+                waiting.add(run)
                 continue
             if verdict is Verdict.NOT_YET:
+                waiting.add(run)
                 continue
             if verdict is Verdict.RETRY:
                 retried.runs.append(run)

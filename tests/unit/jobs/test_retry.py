@@ -18,7 +18,7 @@ from holdfast.jobs.keys import JobKey, RunKey
 from holdfast.jobs.retry import RESUME_SECONDS, RetryPolicy, Verdict, consider, decided, wants_on_demand
 from holdfast.jobs.webhook import WebhookSecrets, admitted
 from holdfast.kernel.ids import InstallationId, InstanceId, RunId
-from holdfast.ports.github import GitHubUnavailable
+from holdfast.ports.github import GitHubRefused, GitHubUnavailable
 from holdfast.ports.store import Item
 from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
 from holdfast.simulator.github import SimulatedGitHub
@@ -300,6 +300,32 @@ def test_a_claim_that_came_while_another_sweep_looked_is_taken_up_by_the_next() 
     stage.clock.sleep(RESUME_SECONDS + 1)
     assert sweep(stage.store, stage.github, now=stage.clock.now(), budget=Budget(99)).runs == [stage.key]
     assert stage.run.attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "error"), [("rerun_failed_jobs", GitHubUnavailable("502")), ("jobs_of_run", GitHubRefused("no", 403))]
+)
+def test_a_run_of_many_interrupted_jobs_that_has_to_wait_is_looked_at_once_a_sweep(
+    method: str, error: Exception
+) -> None:
+    """What it would use up, the runs after it would lack."""
+    stage = Stage(*[JobPlan(str(number)) for number in range(10)])
+    for job in stage.github.jobs_of(stage.run):
+        stage.life(job, "failure", interrupted=True)
+
+    def fail(call: PortCall, moment: Moment) -> None:
+        if call.method == method and moment is Moment.BEFORE:
+            raise error
+
+    budget = Budget(99)
+    github = Gate(fail).wrapped(stage.github, "github")
+    assert retry_interrupted(stage.store, github, INSTALLATION, RetryPolicy(), stage.clock.now(), budget).runs == []
+    assert budget.calls == 99 - RETRY_CALLS_MOST
+    stage.clock.sleep(RESUME_SECONDS + 1)
+    found = retry_interrupted(
+        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), Budget(RETRY_CALLS_MOST)
+    )
+    assert found.runs == [stage.key], "it was left to be looked at again"
 
 
 @pytest.mark.parametrize(
