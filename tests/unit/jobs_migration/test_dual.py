@@ -3,6 +3,7 @@
 import json
 import logging
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -269,3 +270,20 @@ def test_figures_that_could_not_be_stored_are_stored_later() -> None:
     world.store.fails = lambda _: False
     ledger.flush()
     assert counted(world.store, world.clock.now(), 1).counts["store_write_failed"] == 1
+
+
+def test_one_webhook_in_a_while_waits_for_figures_that_hang() -> None:
+    world = World()
+    ledger: Any = Ledger(world.store, world.clock)
+    tries: list[Any] = []
+
+    def hang(flush: Any) -> None:
+        tries.append(flush)
+        raise StoreUnavailable("test: it hangs")
+
+    ledger._bounded = hang
+    for periods in (1, 2):
+        world.clock.advance(EVERY_SECONDS)
+        for _ in range(5):
+            ledger(Told(1, "write", "s3", "ok", 0.1))
+        assert len(tries) == periods

@@ -114,8 +114,10 @@ class Ledger:
             self._pending[told.stay, told.name] += 1
             if told.outcome != "failed":
                 self._pending[told.stay, f"{told.side}_{told.call}_us"] += round(told.seconds * 1e6)
-            if self._clock.monotonic_seconds() < self._due:
+            seconds = self._clock.monotonic_seconds()
+            if seconds < self._due:
                 return
+            self._due = seconds + EVERY_SECONDS  # whether or not it can be added: the others do not try meanwhile
         with suppress(StoreUnavailable):  # it goes on by itself: no webhook waits for figures
             self._bounded(self.flush)
 
@@ -123,7 +125,6 @@ class Ledger:
         """Add what is pending. What cannot be added now is added later."""
         with self._lock:
             pending, self._pending = self._pending, Counter()
-            self._due = self._clock.monotonic_seconds() + EVERY_SECONDS
         now = self._clock.now()
         for stay in sorted({stay for stay, _ in pending}):
             sums = [attr(name).plus(number) for (of, name), number in pending.items() if of == stay and number]
