@@ -11,7 +11,7 @@ from holdfast.jobs.ingest import Tracker
 from holdfast.jobs.migration.counts import Ledger, Tell, nobody
 from holdfast.jobs.migration.dual import Bucket, DualReads, DualTracker
 from holdfast.jobs.migration.layout import Layout
-from holdfast.jobs.migration.phases import Phase, PhaseWatch, StoredPhase, begin
+from holdfast.jobs.migration.phases import PATIENT_SECONDS, Phase, PhaseWatch, StoredPhase, begin
 from holdfast.kernel.errors import BadSetting, Retryable
 from holdfast.kernel.ids import nonce
 from holdfast.kernel.settings import Settings
@@ -70,7 +70,7 @@ def readable(settings: Settings, store: Store, clock: Clock) -> Store:
     """The store for questions: as an instance would answer them, without counting."""
     if settings.s3_bucket is None:
         return store
-    watch = PhaseWatch(store, clock, StoredPhase(Phase(settings.jobs_migration)))
+    watch = PhaseWatch(store, clock, StoredPhase(Phase(settings.jobs_migration)), PATIENT_SECONDS)
     return Migrating(_bucket(settings), watch, clock, nobody).reads(store)
 
 

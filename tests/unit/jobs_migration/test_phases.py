@@ -1,7 +1,9 @@
 """The phase: stored once for all, moved a step at a time."""
 
 import logging
+import threading
 from itertools import product
+from threading import Event
 from typing import Any
 
 import pytest
@@ -119,6 +121,22 @@ def test_an_instance_that_cannot_ask_goes_on_as_it_last_knew() -> None:
     assert watch.now().phase is Phase.DUAL_WRITE
     with pytest.raises(StoreUnavailable):
         stored_phase(world.store)
+
+
+def test_an_answer_that_came_late_counts() -> None:
+    """A store may take longer than a webhook can wait, every time."""
+    world = World()
+    world.go_to(Phase.DUAL_WRITE)
+    answers = Event()
+    world.store.meet = lambda *_: answers.wait()
+    watch = PhaseWatch(world.store, world.clock, StoredPhase(), ask_seconds=0.01)
+    assert watch.now().phase is Phase.OFF
+    answers.set()
+    for thread in threading.enumerate():
+        if thread.name == "phase":
+            thread.join()
+    world.store.fails = lambda _: True  # nor is it asked again
+    assert watch.now().phase is Phase.DUAL_WRITE
 
 
 def test_a_phase_of_a_later_version_is_not_guessed_at(store: Store) -> None:

@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from holdfast.adapters.memory import memory_store
 from holdfast.cli.main import cli
 from holdfast.entrypoints import lambda_handlers
+from holdfast.entrypoints.migrating import readable
 from holdfast.entrypoints.wiring import open_store
 from holdfast.jobs.keys import JobKey
 from holdfast.jobs.migration.dual import DualTracker
-from holdfast.jobs.migration.phases import Phase, move, stored_phase
+from holdfast.jobs.migration.phases import ASK_SECONDS, Phase, move, stored_phase
 from holdfast.jobs.webhook import Delivery, WebhookSecrets
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import load_settings
 from holdfast.ports.store.tables import JOBS
+from tests.clocks import StillClock
 from tests.unit.jobs_migration.worlds import life
 from tests.unit.test_server import environment, running
 
@@ -117,3 +120,10 @@ def test_a_question_of_the_command_line_follows_the_phase(s3: Any) -> None:
     shown = CliRunner().invoke(cli, ["jobs", "show", "3", "--installation", "1", "--json"], prog_name="holdfast")
     assert shown.exit_code == 0, shown.stderr
     assert json.loads(shown.stdout)["status"] == "completed"
+
+
+def test_a_question_waits_longer_for_the_phase_than_a_webhook_can(s3: Any) -> None:
+    settings = load_settings(os.environ)
+    clock = StillClock()
+    reads: Any = readable(settings, memory_store(clock), clock)
+    assert reads._watch._ask._seconds > ASK_SECONDS

@@ -27,6 +27,7 @@ from holdfast.ports.store.tables import STATE
 KEY: Final = Key("migration#phase")
 FRESH_SECONDS: Final = 5.0
 ASK_SECONDS: Final = 1.0  # of a webhook's ten: it goes on with what was last known
+PATIENT_SECONDS: Final = 10.0  # where no webhook waits
 # After this long every instance follows a move: each asks again after FRESH_SECONDS, and a webhook takes no 10 s.
 SETTLED_SECONDS: Final = 20.0
 _MOVES_KEPT: Final = 20
@@ -154,10 +155,14 @@ class PhaseWatch:
                 return self._known
             self._until = seconds + FRESH_SECONDS  # the others do not ask meanwhile
         try:
-            self._known = self._ask(lambda: stored_phase(self._store))
+            self._ask(self._look)
         except HoldfastError as error:
             _log.warning("the phase of the migration is not known, and stays %s: %s", self._known.phase, error)
         return self._known
+
+    def _look(self) -> None:
+        """One at a time. An answer that nobody waited for counts, too: a slow store may have no other."""
+        self._known = stored_phase(self._store)
 
 
 def _read(item: Item) -> StoredPhase:
