@@ -136,7 +136,7 @@ def _failed_jobs(store: Store, key: RunKey, run: Item) -> list[Item]:
 def _claimed(
     store: Store, github: GitHub, key: RunKey, decision: Decision, policy: RetryPolicy, now: Instant
 ) -> Decision:
-    claim = {"state": INTENDED, "at": now.iso(), "jobs": list(decision.jobs)}
+    claim = {"state": INTENDED, "at": now.iso(), "day": now.date(), "jobs": list(decision.jobs)}
     try:
         run = store.update(RUNS, key.item, attr("retry").set_to(claim), attr("retry").is_absent()).new
     except WriteConflict:
@@ -162,7 +162,8 @@ def _carried_out(
     try:
         if is_resumed and _has_moved(github, key, repository):
             return _settled(store, key, run, "requested", Decision(Verdict.RETRY, "GitHub had been asked", jobs))
-        if not _is_within_cap(store, key, repository, policy, now):
+        day = run["retry"].get("day", now.date())
+        if not _is_within_cap(store, key, repository, policy, day, now):
             because = f"today's cap of its repository is reached: AUTO_RETRY_DAILY={policy.per_repository_and_day_most}"
             return _settled(store, key, run, "refused", Decision(Verdict.NO, because))
         github.rerun_failed_jobs(key.installation_id, repository, key.run_id)
@@ -186,12 +187,12 @@ def _has_moved(github: GitHub, key: RunKey, repository: str) -> bool:
     return seen is not None and seen.run_attempt > key.run_attempt
 
 
-def _is_within_cap(store: Store, key: RunKey, repository: str, policy: RetryPolicy, now: Instant) -> bool:
-    """Count the attempt against the day's cap, once however often it is counted; False: the day is full."""
+def _is_within_cap(store: Store, key: RunKey, repository: str, policy: RetryPolicy, day: str, now: Instant) -> bool:
+    """Count the attempt against the cap of the day of its claim, once however often; False: the day is full."""
     most = policy.per_repository_and_day_most
     if most < 1:
         return False  # it was switched off meanwhile
-    name = joined_key("github", "retries", key.installation_id, now.date(), repository or "unknown")
+    name = joined_key("github", "retries", key.installation_id, day, repository or "unknown")
     mark, counted = f"{key.run_id}#{key.run_attempt}", attr("runs")
     update = counted.add_elements({mark}) + attr("expiresAt").set_to(now.epoch_seconds + _COUNT_KEPT_SECONDS)
     try:

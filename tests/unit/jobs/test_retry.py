@@ -18,6 +18,7 @@ from holdfast.jobs.keys import JobKey, RunKey
 from holdfast.jobs.retry import RESUME_SECONDS, RetryPolicy, Verdict, consider, decided, wants_on_demand
 from holdfast.jobs.webhook import WebhookSecrets, admitted
 from holdfast.kernel.ids import InstallationId, InstanceId, RunId
+from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHubRefused, GitHubUnavailable
 from holdfast.ports.store import Item
 from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
@@ -177,6 +178,26 @@ def test_the_next_day_begins_anew() -> None:
         stage.end()
         assert stage.consider(policy) is Verdict.RETRY
         stage.clock.sleep(86_400)
+
+
+def test_a_claim_that_is_taken_up_after_midnight_counts_on_its_own_day_alone() -> None:
+    stage, policy = Stage(), RetryPolicy(per_repository_and_day_most=1)
+    stage.end()
+    midnight = Instant.from_iso(f"{stage.clock.now().plus(86_400).date()}T00:00:00Z")
+    stage.clock.sleep(midnight.seconds_since(stage.clock.now()) - 30)
+
+    def die(call: PortCall, _moment: Moment) -> None:
+        if call.method == "rerun_failed_jobs":
+            raise Killed
+
+    with pytest.raises(Killed):
+        stage.consider(policy, Gate(die))
+    stage.clock.sleep(RESUME_SECONDS + 1)
+    assert stage.consider(policy) is Verdict.RETRY
+    stage.run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one"), JobPlan("two")])
+    stage.clock.sleep(10)
+    stage.end()
+    assert stage.consider(policy) is Verdict.RETRY, "the new day has its own"
 
 
 @pytest.mark.parametrize("how", ["killed before", "killed after", "answer lost"])
