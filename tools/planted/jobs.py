@@ -182,7 +182,7 @@ JOBS: Final = (
         "        swept.examined += len(records)\n",
         "        swept.examined += len(records)\n"
         "        if page.cursor is None and records:\n"
-        "            place = _moved(store, key, place, page.records[0].id, None, None)\n",
+        "            place = _moved(store, key, place, page.records[0].id, None)\n",
         "lost-webhook",
     ),
     Mutant(

@@ -4,11 +4,12 @@
                        asks again for what failed
 
 The place is durable: `high` is the newest attempt such that it and all older ones are settled. A sweep that is cut
-short (by its budget, or by a crash) leaves `top` (where it began), `cursor` (which page it is at) and `below` (all from
-there up to the top is dealt with), and the next one goes on there. Asking twice for the same delivery does no harm: it
-is known when it comes.
+short (by its budget, or by a crash) leaves `top` (where it began), `cursor` (which page it is at) and, where it stopped
+in the middle of that page, `below` (what it has from there up is dealt with); the next one goes on there. Asking twice
+for the same delivery does no harm: it is known when it comes.
 """
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -62,7 +63,9 @@ def sweep_deliveries(store: Store, github: GitHub, app_id: int, now: Instant, bu
         page = github.deliveries(place.get("cursor"))
         high = place.get("high", 0)
         new = [record for record in page.records if record.id > high]
-        records = [record for record in new if record.id < place.get("below", record.id + 1)]
+        below = place.get("below", math.inf)
+        settled.update(record.guid for record in new if record.id >= below)
+        records = sorted((record for record in new if record.id < below), key=lambda record: -record.id)
         swept.examined += len(records)
         top = place.get("top") or (page.records[0].id if page.records else high)
         for record in records:
@@ -75,9 +78,8 @@ def sweep_deliveries(store: Store, github: GitHub, app_id: int, now: Instant, bu
                 _stopped(store, key, place, top, record)
                 return swept
         swept.is_done = page.cursor is None or len(new) < len(page.records)
-        lowest = records[-1].id if records else place.get("below")
         try:
-            place = _moved(store, key, place, top, None if swept.is_done else page.cursor, lowest)
+            place = _moved(store, key, place, top, None if swept.is_done else page.cursor)
         except WriteConflict:
             return swept  # another sweep is further
     return swept
@@ -103,12 +105,12 @@ def begin_again(store: Store, app_id: int) -> None:
         store.update(STATE, cursor_key(app_id), remove_all("top", "cursor", "below"), attr("top").exists())
 
 
-def _moved(store: Store, key: Key, place: Item, top: int, cursor: str | None, below: int | None) -> Item:
+def _moved(store: Store, key: Key, place: Item, top: int, cursor: str | None) -> Item:
     """Write down how far the sweep has come, unless another one has moved it meanwhile."""
     if cursor is None:
         update = set_all({"high": top}) + remove_all("top", "cursor", "below")
     else:
-        update = set_all({"top": top, "cursor": cursor} | ({} if below is None else {"below": below}))
+        update = set_all({"top": top, "cursor": cursor}) + remove_all("below")  # that was of the page before
     return _written(store, key, place, update)
 
 
