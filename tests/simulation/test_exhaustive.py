@@ -24,11 +24,11 @@ LEAST = {
     "drain-blocked": 1200,
     "critical-pod": 450,
     "spot": 450,
-    "spot-storm": 1300,
+    "spot-storm": 1200,
     "spot-during-drain": 1400,
     "spot-during-scale-up": 1500,
     "interrupted-replacement": 1000,
-    "rebalance": 850,
+    "rebalance": 750,
     "hint-preferred": 450,
 }
 SMALL = ("scale-up", "join-timeout", "spot", "critical-pod")  # all orders of three switches take seconds
