@@ -59,8 +59,8 @@ def note(store: Store, cluster: ClusterId, instance: InstanceId, kind: SpotKind,
     values: dict[str, Any] = {"kind": str(kind), "phase": str(SpotPhase.NOTICED), "noticeEpoch": now.epoch_seconds}
     update = set_all(values)
     same: Condition = attr("pk").is_absent()
+    listed = UpdateItem(STATE, spots_key(cluster), attr("open").add_elements([instance]))
     for _ in range(NOTE_TRIES_MOST):
-        listed = UpdateItem(STATE, spots_key(cluster), attr("open").add_elements([instance]))
         try:
             store.transact([listed, UpdateItem(STATE, notice_key(instance), update, same)])
         except WriteConflict as conflict:

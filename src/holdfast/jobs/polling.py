@@ -163,9 +163,8 @@ def is_news(known: Item, event: JobEvent) -> bool:
 def _move_on(store: Store, installation: InstallationId, place: Item, cursor: str | None) -> None:
     status = place.get("status", 0) % len(_STATUSES)
     next_status = status if cursor else (status + 1) % len(_STATUSES)
-    update = set_all({"status": next_status, "cursor": cursor or ""}) + remove_all(
-        "next", "skip"
-    )  # `skip`: of older versions
+    moved = set_all({"status": next_status, "cursor": cursor or ""})
+    update = moved + remove_all("next", "skip")  # `skip` is of older versions
     store.update(STATE, place_key(installation), update)
 
 
