@@ -82,13 +82,13 @@ def machines_wanted(seen: Seen, policy: Policy, up_rules: Sequence[Rule]) -> tup
     """How many machines to launch now, and why. Below the minimum, only a back-off holds it back."""
     # What never came into service and belongs to nobody is no worker; but it runs, so it counts for the maximum.
     workers = seen.expected - len(orphans(seen, policy))
-    missing = min(policy.min_workers - workers, policy.max_batch_up, policy.max_workers - seen.expected)
+    missing = min(policy.min_workers - workers, policy.max_batch_up, policy.max_workers - seen.most_expected)
     if missing > 0 and seen.now >= seen.state.up_backoff_until:
         return missing, f"{workers} workers, and the minimum is {policy.min_workers}"
     if not _go_up(up_rules, policy.scale_up_rule):
         return 0, ""
     pending = 0 if isinstance(seen.pending, Unknown) else seen.pending.value.count
-    wanted = batch_size(pending, seen.expected, policy)
+    wanted = batch_size(pending, seen.most_expected, policy)
     verb = "waits" if pending == 1 else "wait"
     return wanted, f"{some(pending, 'pod')} {verb} for a place beside {some(seen.expected, 'worker')}"
 
@@ -100,7 +100,7 @@ def batch_size(pending_pods: int, workers: int, policy: Policy) -> int:
 
 
 def scale_up_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, ...]:
-    state, workers = seen.state, seen.expected
+    state, workers = seen.state, seen.most_expected
     cooldown = seen.now.seconds_since(state.last_scale)
     waited = seen.now.seconds_since(timers.pending_since) if timers.pending_since else 0
     cpu_limit, pending_limit = f">= {policy.cpu_up:.2f}", ">= 1 pod"

@@ -137,6 +137,12 @@ class Seen:
         return len(self.staying) + len(self._promised) + len(unplanned) + self.unlisted
 
     @cached_property
+    def most_expected(self) -> int:
+        """What is held to the maximum: those expected, and those that leave for a hint and may yet stay."""
+        leaving = {notice.instance for notice in self.notices.values() if notice.may_stay}
+        return self.expected + sum(1 for worker in self.workers if worker.id in leaving) if leaving else self.expected
+
+    @cached_property
     def _promised(self) -> tuple[Slot, ...]:
         """The slots, of the scale-up and of replacements, whose machines are yet to come or yet to be listed."""
         known = {worker.id for worker in self.workers} | self.gone

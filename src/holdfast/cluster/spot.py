@@ -138,6 +138,11 @@ class Notice:
             return False
         return self.kind is not SpotKind.REBALANCE or self.phase is not SpotPhase.NOTICED
 
+    @property
+    def may_stay(self) -> bool:
+        """Whether it was only hinted that the machine leaves: one that cannot be drained is opened, and works on."""
+        return self.kind is SpotKind.REBALANCE and self.is_leaving
+
 
 def marked(mark: str) -> Instant:
     """When the notice was given that a node's mark names; long ago, if it does not tell."""
@@ -241,7 +246,12 @@ def _is_ready(notice: Notice, seen: "Seen") -> bool:
 def _may_stay(notice: Notice, seen: "Seen", policy: Policy) -> bool:
     """Whether a node that was NotReady is Ready again, and there is room for it beside its replacement."""
     is_settled = notice.kind is SpotKind.NOT_READY and notice.replacement is Replacement.ACCEPTED
-    return is_settled and _is_ready(notice, seen) and seen.expected < policy.max_workers
+    return is_settled and _is_ready(notice, seen) and _has_room(notice, seen, policy)
+
+
+def _has_room(notice: Notice, seen: "Seen", policy: Policy) -> bool:
+    """Whether the machine can be counted on again, and there are not too many."""
+    return seen.most_expected - notice.may_stay < policy.max_workers
 
 
 def _must_wait(notice: Notice, seen: "Seen", policy: Policy) -> bool:
@@ -267,7 +277,8 @@ def _drain_steps(notice: Notice, seen: "Seen", policy: Policy, rules: DrainRules
     if _may_stay(notice, seen, policy):
         yield OpenInterrupted(instance=instance, because="its node is Ready again")
         return
-    if not is_interruption and seen.seconds_since(notice.cordoned) >= policy.stuck_seconds:
+    is_stuck = not is_interruption and seen.seconds_since(notice.cordoned) >= policy.stuck_seconds
+    if is_stuck and _has_room(notice, seen, policy):
         yield OpenInterrupted(instance=instance, because=f"it could not be drained within {policy.stuck_seconds} s")
         return
     worker = seen.worker(instance)
@@ -308,7 +319,7 @@ def _replacement_steps(notice: Notice, seen: "Seen", policy: Policy) -> Iterator
     instance = notice.instance
     match notice.replacement:
         case Replacement.OPEN:
-            others = seen.expected - 1 if notice.is_leaving else seen.expected
+            others = seen.most_expected - 1 if notice.is_leaving else seen.most_expected
             down = seen.state.down
             if down is not None and instance in down.targets and down.phase is not DownPhase.ABORTING:
                 yield GiveUpReplacement(instance=instance, because="a scale-down takes it away, so it is not missed")

@@ -160,6 +160,16 @@ class Facts:
         notice = self.notices.get(instance)
         return notice is not None and notice.leaving is not None and notice.leaving <= moment
 
+    def drained_for_hints(self) -> int:
+        """Machines that leave because they may be taken, and work on if they cannot be emptied."""
+        return sum(
+            1
+            for instance, notice in self.notices.items()
+            if notice.leaving is not None
+            and notice.item.get("kind") not in _GOING
+            and self.machines[instance].gone is None
+        )
+
     def promises(self) -> int:
         """Machines that were promised and are not in service yet: by the action under way, and by notices."""
         plan = self.item.get("scaleUpPlan", ())

@@ -157,7 +157,7 @@ class CleanBeforeClear(Checker):
 
 class MaxKept(Checker):
     name = "MaxKept"
-    says = "machines in service and machines promised are never more than the maximum"
+    says = "machines in service, promised, or drained for a hint are never more than the maximum"
 
     def wrote(self, by: Process, old: Item, new: Item) -> None:
         if new.get("scaleUpActionId") and not old.get("scaleUpActionId"):
@@ -168,9 +168,10 @@ class MaxKept(Checker):
             self._count(by)
 
     def _count(self, by: Process) -> None:
-        serving, promised = len(self.facts.in_service()), self.facts.promises()
-        if serving + promised > self.numbers.max_workers:
-            self.fail(by, f"{serving} in service and {promised} promised; the maximum is {self.numbers.max_workers}")
+        serving, promised, most = len(self.facts.in_service()), self.facts.promises(), self.numbers.max_workers
+        hinted = self.facts.drained_for_hints()
+        if serving + promised + hinted > most:
+            self.fail(by, f"{serving} in service, {promised} promised, {hinted} drained for hints; at most {most}")
 
 
 CHECKERS: tuple[type[Checker], ...] = (
