@@ -155,6 +155,25 @@ def test_the_hinted_machine_is_the_first_to_leave(stage_of: StageMaker) -> None:
     assert stage.state.down.targets == (hinted.id,)
 
 
+def test_a_hinted_machine_that_cannot_be_emptied_counts_for_the_maximum_until_it_is_opened(stage_of: StageMaker) -> None:
+    """A budget holds its pod. What is launched meanwhile would be too many when it works on."""
+    stage = stage_of(workers=3, policy=Policy(rebalance=Rebalance.REPLACE, max_workers=4))
+    stage.world.k3s.run(Workload("db", 3, max_unavailable=0))
+    stage.tick()
+    hinted = stage.alive[0]
+    note(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now())
+    stage.tick_until(lambda: any(node.is_unschedulable for node in stage.world.k3s.nodes()))
+    stage.world.k3s.run(Workload("web", 60))
+    held_back = 0
+    while open_notices(stage):
+        _, plan = stage.cluster().look()
+        held_back += [(rule.value, rule.holds) for rule in plan.rules if rule.name == "below_maximum"] == [("4", False)]
+        stage.tick()
+        assert len(stage.alive) == 4
+    assert held_back > 10
+    assert len([node for node in stage.world.k3s.nodes() if node.is_ready and not node.is_unschedulable]) == 4
+
+
 def test_hints_are_acted_on_one_after_the_other(stage_of: StageMaker) -> None:
     """A wave of hints must not turn the whole cluster over at once."""
     stage = stage_of(workers=0, policy=Policy(rebalance=Rebalance.REPLACE, min_workers=6, max_workers=20))

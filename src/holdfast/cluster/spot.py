@@ -246,12 +246,7 @@ def _is_ready(notice: Notice, seen: "Seen") -> bool:
 def _may_stay(notice: Notice, seen: "Seen", policy: Policy) -> bool:
     """Whether a node that was NotReady is Ready again, and there is room for it beside its replacement."""
     is_settled = notice.kind is SpotKind.NOT_READY and notice.replacement is Replacement.ACCEPTED
-    return is_settled and _is_ready(notice, seen) and _has_room(notice, seen, policy)
-
-
-def _has_room(notice: Notice, seen: "Seen", policy: Policy) -> bool:
-    """Whether the machine can be counted on again, and there are not too many."""
-    return seen.most_expected - notice.may_stay < policy.max_workers
+    return is_settled and _is_ready(notice, seen) and seen.most_expected < policy.max_workers
 
 
 def _must_wait(notice: Notice, seen: "Seen", policy: Policy) -> bool:
@@ -277,8 +272,7 @@ def _drain_steps(notice: Notice, seen: "Seen", policy: Policy, rules: DrainRules
     if _may_stay(notice, seen, policy):
         yield OpenInterrupted(instance=instance, because="its node is Ready again")
         return
-    is_stuck = not is_interruption and seen.seconds_since(notice.cordoned) >= policy.stuck_seconds
-    if is_stuck and _has_room(notice, seen, policy):
+    if not is_interruption and seen.seconds_since(notice.cordoned) >= policy.stuck_seconds:
         yield OpenInterrupted(instance=instance, because=f"it could not be drained within {policy.stuck_seconds} s")
         return
     worker = seen.worker(instance)
