@@ -155,7 +155,9 @@ def test_the_hinted_machine_is_the_first_to_leave(stage_of: StageMaker) -> None:
     assert stage.state.down.targets == (hinted.id,)
 
 
-def test_a_hinted_machine_that_cannot_be_emptied_counts_for_the_maximum_until_it_is_opened(stage_of: StageMaker) -> None:
+def test_a_hinted_machine_that_cannot_be_emptied_counts_for_the_maximum(
+    stage_of: StageMaker,
+) -> None:
     """A budget holds its pod. What is launched meanwhile would be too many when it works on."""
     stage = stage_of(workers=3, policy=Policy(rebalance=Rebalance.REPLACE, max_workers=4))
     stage.world.k3s.run(Workload("db", 3, max_unavailable=0))

@@ -28,6 +28,28 @@ def encoded(item: Item) -> str:
     return _ENCODER.encode(item | tagged if tagged else item).decode()
 
 
+def checked_and_encoded(item: Item, old: Item) -> tuple[Item, str]:
+    """The item in the form in which it is read back, and its text, in one go over its attributes.
+
+    What it has from the old one was looked at when that came.
+    """
+    checked, tagged = item.copy(), item.copy()
+    for name, value in item.items():
+        kind = type(value)
+        if kind is str:
+            if value.isascii():
+                continue  # as most are
+        elif kind is int:
+            canonical(value, name)  # the same, unless it has too many digits
+            continue
+        elif kind is bool or value is None:
+            continue
+        if old.get(name) is not value:
+            checked[name] = value = canonical(value, name)
+        tagged[name] = _tagged(value)
+    return checked, _ENCODER.encode(tagged).decode()
+
+
 def decoded(text: str, table: str, key: Key | None = None) -> Item:
     """The item that `encoded` was given. Table and key name it in errors: people may have mended it, and not well."""
     try:

@@ -28,7 +28,7 @@ from holdfast.ports.store import (
 )
 from holdfast.ports.store.capacity import write_cost
 from holdfast.ports.store.checks import item_name
-from holdfast.ports.store.values import canonical, canonical_item
+from holdfast.ports.store.values import canonical_item
 
 T = TypeVar("T")
 
@@ -140,13 +140,13 @@ class _Rewritten:
         """Put the item where none is, without a look at first; whether none was."""
         if (table.name, key) in self._kept:
             return False
-        return self._transaction.insert(table, key, _checked(table, key, {}, new))
+        checked, text = _checked(table, key, {}, new)
+        return self._transaction.insert(table, key, checked, text)
 
     def write(self) -> None:
         for kept in self._kept.values():
             if kept.new is not kept.old and kept.new is not None:
-                checked = _checked(kept.table, kept.key, kept.old or {}, kept.new)
-                text = items.encoded(checked)
+                checked, text = _checked(kept.table, kept.key, kept.old or {}, kept.new)
                 self._transaction.replace_by_text(kept.table, kept.key, kept.old, checked, text)
                 self._remembered.add(kept.table, kept.key, text, checked)
         self._kept.clear()
@@ -185,18 +185,12 @@ class _Within(EmbeddedStore):
         raise StoreRefused(f"{len(writes)} writes: a transaction within a transaction")
 
 
-def _checked(table: Table, key: Key, old: Item, new: Item) -> Item:
-    """The new item in the form in which it is read back. What it has from the old one was looked at when that came."""
-    # Plain text, which most values are, is in that form already.
-    others = {
-        name: canonical(value, name)
-        for name, value in new.items()
-        if (type(value) is not str or not value.isascii()) and old.get(name) is not value
-    }
-    whole = {**new, **others}
+def _checked(table: Table, key: Key, old: Item, new: Item) -> tuple[Item, str]:
+    """The new item in the form in which it is read back, and as text."""
+    whole, text = items.checked_and_encoded(new, old)
     if table.indexes:
         keys = [name for name in table.index_key_attributes if name in whole and whole[name] is not old.get(name)]
         table.check_index_keys({name: whole[name] for name in keys})
     if whole.get(table.partition) != key.partition or (table.sort is not None and whole.get(table.sort) != key.sort):
         raise StoreRefused(f"{item_name(table, key)}: a key attribute cannot be changed")
-    return whole
+    return whole, text

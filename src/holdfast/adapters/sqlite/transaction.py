@@ -55,10 +55,9 @@ class SqliteTransaction:
             sql, columns = statements.update(old, new)
         self._connection.execute(sql, (text, *columns, key.partition, key.sort or ""))
 
-    def insert(self, table: Table, key: Key, new: Item) -> bool:
+    def insert(self, table: Table, key: Key, new: Item, text: str) -> bool:
         """Put the item where none is; whether none was. Where one hardly ever is, that saves a read."""
         statements = self._of(table)
-        text = items.encoded(new)
         check_item_size(new, table, key, text)
         self.writes_begun += 1
         try:

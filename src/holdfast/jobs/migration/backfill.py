@@ -66,7 +66,6 @@ class Backfill:
         """From where the last one stopped to the end; from the beginning if that one came to the end."""
         self._again = Again(self.clock, self.chance)
         self._pace = Pace(self.clock, self.manner.objects_per_second)
-        self._quiet = Uncounted(self.store)
         done = self._begun()
         self.watch(done)
         with ThreadPoolExecutor(self.manner.workers, thread_name_prefix="backfill") as threads:
@@ -126,9 +125,14 @@ class Backfill:
         return replace(part, written=len(webhooks))
 
     def _record(self, webhooks: Sequence[StoredWebhook]) -> None:
-        for webhook in webhooks:
-            record(self._quiet, webhook.event, RECEIVED_BY)
-            self._know(webhook.event.key.installation_id)
+        """A job's webhooks one after the other; in one transaction, where the store can do that."""
+        together = getattr(self.store, "together", None)
+        if together is None:
+            _record_all(self.store, webhooks)
+        else:
+            together(lambda store: _record_all(store, webhooks))
+        for installation in {webhook.event.key.installation_id for webhook in webhooks}:
+            self._know(installation)
 
     # Webhooks that the tables could not take when they came
 
@@ -151,3 +155,9 @@ class Backfill:
             self.store.update(STATE, INSTALLATIONS, attr("ids").add_elements({installation}))
             with self._lock:
                 self._known.add(installation)
+
+
+def _record_all(store: Store, webhooks: Sequence[StoredWebhook]) -> None:
+    uncounted = Uncounted(store)
+    for webhook in webhooks:
+        record(uncounted, webhook.event, RECEIVED_BY)
