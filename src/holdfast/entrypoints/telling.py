@@ -19,7 +19,7 @@ def told(tracker: Tracker, installation_id: str, job_id: str, event: Mapping[str
     if event["type"] not in set(InternalType):
         raise BadRequest(f"type {cut(event['type'])!r}: expected one of {', '.join(InternalType)}")
     at = Asked({"at": event["at"]}, "at").time("at")
-    if at is None or at.epoch_ms < 0:
+    if at is None:
         raise BadRequest(f"at {cut(event['at'])!r}: expected when it happened")
     instance = None if event["instance_id"] is None else InstanceId(event["instance_id"])
     recorded = tracker.tell(

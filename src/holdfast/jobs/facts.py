@@ -68,13 +68,15 @@ class DeploymentLink(Struct, frozen=True):
 class Scheduling(Struct, frozen=True):
     """What the runner fleet did for the job. The facts of a higher attempt replace those of a lower one.
 
-    What was `planned` for an attempt gives way to what is `actual`: the machine that EC2 gave may be another.
+    What was `planned` for an attempt gives way to what is `actual`: the machine that EC2 gave may be of another type.
+    `instance_id` is the machine that the event is about, if it names one.
     """
 
     attempt: int
     planned: Mapping[str, Value] = {}
     actual: Mapping[str, Value] = {}
     is_interrupted: bool = False
+    instance_id: str | None = None
 
 
 class JobEvent(Struct, frozen=True):

@@ -8,7 +8,9 @@
 
 Telling an event twice changes nothing, and the order of telling does not matter: each belongs to one scheduling
 attempt, and a higher attempt replaces what a lower one had set. `at` is when it happened, and stays the same when an
-event is told again: the teller has it in its own records.
+event is told again: the teller has it in its own records. What becomes known later (when the machine had booted) is
+told by the same event with more attributes. An attempt has one machine: a second one is refused, and belongs to another
+attempt.
 """
 
 import re
@@ -21,6 +23,7 @@ from typing import Final
 from holdfast.jobs.bounds import bounded
 from holdfast.jobs.facts import JobEvent, Scheduling, Status
 from holdfast.jobs.keys import JobKey
+from holdfast.jobs.times import parsed
 from holdfast.jobs.webhook import short_mark
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
@@ -60,11 +63,12 @@ class InternalEvent:
 def internal_event(told: InternalEvent, received_at: Instant) -> JobEvent:
     """The facts, checked; BadRequest says what is wrong with them."""
     if not 1 <= told.attempt <= ATTEMPT_MOST:
-        raise BadRequest(f"{told.type}: attempt {told.attempt}; expected 1 to {ATTEMPT_MOST}")
+        raise BadRequest(f"{told.type}: attempt {cut(str(told.attempt))}; expected 1 to {ATTEMPT_MOST}")
     if told.type is InternalType.ATTACHED and told.instance_id is None:
         raise BadRequest(f"{told.type} of job {told.key}: which instance was attached?")
     if told.instance_id is not None and not _INSTANCE.fullmatch(told.instance_id):
         raise BadRequest(f"{told.type}: instance {cut(told.instance_id)!r}; for example i-0123456789abcdef0")
+    _moment("at", told.at.iso())
     is_plan = told.type in (InternalType.SCHEDULED, InternalType.RESCHEDULED)
     facts = _checked(told)
     if is_plan:
@@ -78,17 +82,24 @@ def internal_event(told: InternalEvent, received_at: Instant) -> JobEvent:
         planned=facts if is_plan else {},
         actual={} if is_plan else facts,
         is_interrupted=told.type is InternalType.INTERRUPTED,
+        instance_id=told.instance_id,
     )
     return JobEvent(
         key=told.key,
         type=told.type,
         at=told.at,
         received_at=received_at,
-        mark=short_mark("internal", told.type, str(told.attempt), told.instance_id or ""),
+        mark=_mark(told, facts),
         source="internal",
         status=Status.SCHEDULED if is_plan else None,
         scheduling=scheduling,
     )
+
+
+def _mark(told: InternalEvent, facts: Mapping[str, Value]) -> str:
+    """The same for the same words: whoever says more of it, or another time, has told something else."""
+    said = (f"{name}={value}" for name, value in sorted(facts.items()))
+    return short_mark("internal", told.type, str(told.attempt), told.instance_id or "", told.at.iso(), *said)
 
 
 def _checked(told: InternalEvent) -> dict[str, Value]:
@@ -97,7 +108,7 @@ def _checked(told: InternalEvent) -> dict[str, Value]:
         if name in _TEXTS:
             facts[name] = bounded(value, _TEXT_BYTES_MOST)
         elif name in _TIMES:
-            facts[name.replace("_at", "_ms")] = _epoch_ms(name, value)
+            facts[name.replace("_at", "_ms")] = _moment(name, value).epoch_ms
         elif name == _PRICE:
             facts[name] = _price(value)
         else:
@@ -109,11 +120,12 @@ def _checked(told: InternalEvent) -> dict[str, Value]:
     return {name: value for name, value in facts.items() if value != ""}
 
 
-def _epoch_ms(name: str, value: str) -> int:
-    try:
-        return Instant.from_iso(value).epoch_ms
-    except ValueError as error:
-        raise BadRequest(f"{name}: {error}") from error
+def _moment(name: str, text: str) -> Instant:
+    """Within the bounds of what GitHub says: a time beyond them would outrank every event that follows."""
+    found = parsed(text)
+    if found is None:
+        raise BadRequest(f"{name} {cut(text)!r}: expected when it happened, such as 2026-01-15T10:00:00Z")
+    return found
 
 
 def _price(value: str) -> Decimal:

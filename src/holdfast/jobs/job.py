@@ -17,6 +17,7 @@ from typing import Final
 from holdfast.jobs.facts import KEPT_SECONDS, JobEvent, Runner, Scheduling, Status
 from holdfast.jobs.keys import by_status
 from holdfast.jobs.writing import if_absent, set_values, together
+from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store import Condition, Item, Update, Value, attr, remove_all
 from holdfast.ports.store.conditions import All
 
@@ -46,6 +47,8 @@ SCHEDULING: Final = (
     "registered_ms",
     "terminated_ms",
 )
+# Told again with another time, the earlier one counts: whichever is told first.
+_ONCE: Final = ("scheduled_at", "attached_ms", "booted_ms", "registered_ms", "terminated_ms")
 
 
 def folded(job: Item | None, event: JobEvent) -> Item:
@@ -137,8 +140,20 @@ def _fold_scheduling(new: Item, event: JobEvent) -> None:
             new.pop(name, None)
         new["scheduling_attempt"] = said.attempt
     if said.attempt >= known:
-        new |= {name: value for name, value in said.planned.items() if name not in new}
-        new |= said.actual
+        _check_machine(new, event, said)
+        plan = {name: value for name, value in said.planned.items() if name not in new or name in _ONCE}
+        for name, value in {**plan, **said.actual}.items():
+            new[name] = min(value, new.get(name, value)) if name in _ONCE else value
+
+
+def _check_machine(job: Item, event: JobEvent, said: Scheduling) -> None:
+    """BadRequest for a second machine in one attempt: of two, whichever was told last would have the job."""
+    there = job.get("instance_id")
+    if there is not None and said.instance_id is not None and there != said.instance_id:
+        raise BadRequest(
+            f"{event.type} of job {event.key}: attempt {said.attempt} has machine {there}, not {said.instance_id}; "
+            "another machine is another attempt"
+        )
 
 
 # The quick way
@@ -201,6 +216,10 @@ def _quick_scheduling(said: Scheduling, *, is_plan: bool) -> tuple[Update, Condi
         facts |= {"was_interrupted": True, "interrupted_attempt": said.attempt}
     attempt = attr("scheduling_attempt")
     if not is_plan:
-        return set_values(facts), attempt.equals(said.attempt)
+        conditions: list[Condition] = [attr(name).is_absent() for name in _ONCE if name in said.actual]
+        if said.instance_id is not None:
+            machine = attr("instance_id")
+            conditions.append(machine.is_absent() | machine.equals(said.instance_id))
+        return set_values(facts), All((attempt.equals(said.attempt), *conditions))
     update = _set_group(facts | {"scheduling_attempt": said.attempt}, SCHEDULING)
     return update, attempt.is_absent() | attempt.less_than(said.attempt)

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.jobs.facts import JobEvent, Status, job_event, said_status
-from holdfast.jobs.internal import InternalType
+from holdfast.jobs.internal import InternalEvent, InternalType, internal_event
 from holdfast.jobs.job import MARKS_MOST, folded, quick
 from holdfast.jobs.merging import changed
 from holdfast.jobs.payloads import JobPayload, Unusable, WorkflowJob, decoded
+from holdfast.kernel.errors import BadRequest
+from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Item
 from holdfast.ports.store.values import item_bytes
@@ -112,6 +114,52 @@ def test_a_higher_scheduling_attempt_replaces_the_lower_and_interruptions_stay()
     assert job["instance_lifecycle"] == "on-demand"
     assert job["instance_id"] == "i-0123456789abcde02"
     assert (job["was_interrupted"], job["interrupted_attempt"], job["scheduling_attempt"]) == (True, 1, 2)
+
+
+def test_what_is_told_of_a_machine_later_is_added_and_of_two_times_the_earlier_counts() -> None:
+    """A machine boots after it was given; and what was told with an answer lost may be told with another clock."""
+    events = [
+        internal(InternalType.SCHEDULED, 2),
+        internal(InternalType.SCHEDULED, 3),
+        internal(InternalType.ATTACHED, 5),
+        internal(InternalType.ATTACHED, 4, booted_at=CREATED.plus(20).iso()),
+        internal(InternalType.TERMINATED, 80, registered_at=CREATED.plus(30).iso()),
+        internal(InternalType.TERMINATED, 81),
+    ]
+    expected = {
+        "scheduled_at": CREATED.plus(2).iso(),
+        "attached_ms": CREATED.plus(4).epoch_ms,
+        "booted_ms": CREATED.plus(20).epoch_ms,
+        "registered_ms": CREATED.plus(30).epoch_ms,
+        "terminated_ms": CREATED.plus(80).epoch_ms,
+    }
+    for order in permutations(events):
+        job = told(order)
+        assert {name: job[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("kind", [InternalType.ATTACHED, InternalType.INTERRUPTED, InternalType.TERMINATED])
+def test_a_second_machine_in_one_attempt_is_refused(kind: InternalType) -> None:
+    """Whichever of the two was told last would have the job, and its cost."""
+    job = told([internal(InternalType.SCHEDULED, 2), internal(InternalType.ATTACHED, 4)])
+    key, other = internal(kind, 5).key, InstanceId("i-0fedcba9876543210")
+    second = internal_event(InternalEvent(key, kind, CREATED.plus(5), 1, other), CREATED)
+    assert not quick(second)[1].holds(job)
+    with pytest.raises(BadRequest, match=r"attempt 1 has machine i-0123456789abcde01, not i-0fedcba9876543210"):
+        folded(job, second)
+    third = internal_event(InternalEvent(key, kind, CREATED.plus(5), 2, other), CREATED)
+    assert folded(job, third)["scheduling_attempt"] == 2
+
+
+@pytest.mark.parametrize("year", ["1999", "2501", "5139", "9999"])
+def test_a_time_that_would_outrank_the_end_of_a_job_is_refused(year: str) -> None:
+    """A rank is a phase and a time: one of so many digits would pass for a later phase, for good."""
+    at = Instant.from_iso(f"{year}-12-31T23:59:59Z")
+    key = internal(InternalType.SCHEDULED, 0).key
+    with pytest.raises(BadRequest, match="expected when it happened"):
+        internal_event(InternalEvent(key, InternalType.SCHEDULED, at), CREATED)
+    with pytest.raises(BadRequest, match="booted_at"):
+        internal(InternalType.ATTACHED, 1, booted_at=at.iso())
 
 
 def test_a_job_that_queues_again_after_an_approval_is_queued() -> None:
@@ -251,7 +299,11 @@ def any_events() -> st.SearchStrategy[list[JobEvent]]:
         st.sampled_from([None, DEPLOYMENT_ID]),
     )
     internals = st.builds(
-        lambda kind, attempt: internal(kind, attempt, attempt), st.sampled_from(list(InternalType)), st.integers(1, 3)
+        lambda kind, second, attempt, later: internal(kind, second, attempt, **later),
+        st.sampled_from(list(InternalType)),
+        seconds,
+        st.integers(1, 3),
+        st.sampled_from([{}, {"booted_at": CREATED.plus(20).iso()}, {"booted_at": CREATED.plus(21).iso()}]),
     )
     return st.lists(webhooks | internals, min_size=1, max_size=7)
 
