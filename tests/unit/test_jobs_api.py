@@ -16,6 +16,7 @@ from holdfast.adapters.dynamodb_calls import DynamoCalls
 from holdfast.adapters.dynamodb_tables import DynamoTables
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
+from holdfast.console.access import Access, Guard
 from holdfast.console.jobs_api import EVENT_BYTES_MOST
 from holdfast.console.openapi import CALLS
 from holdfast.console.schemas import document
@@ -404,6 +405,34 @@ def test_an_event_is_recorded_once_however_often_it_is_told(world: JobWorld) -> 
     assert event["deliveries"] == 2
 
 
+def test_what_becomes_known_later_is_told_with_the_same_event_and_more_attributes(world: JobWorld) -> None:
+    given = PLAN | {"type": "runner_attached", "instance_id": "i-0123456789abcdef0", "at": "2026-01-15T10:00:04Z"}
+    assert tell(world, given | {"attributes": {}})[1]["result"] == "stored"
+    booted = given | {"attributes": {"booted_at": "2026-01-15T10:00:24Z"}}
+    assert tell(world, booted)[1]["result"] == "stored"
+    assert tell(world, booted)[1]["result"] == "duplicate"
+    assert world.get(JOB)[1]["stages_in_ms"]["boot"] == 20_000
+
+
+def test_a_second_machine_of_one_attempt_is_refused_and_changes_nothing(world: JobWorld) -> None:
+    given = PLAN | {"type": "runner_attached", "instance_id": "i-0123456789abcdef0", "attributes": {}}
+    tell(world, given)
+    assert "another attempt" in refused(tell(world, given | {"instance_id": "i-0123456789abcdef1"}))
+    assert world.get(JOB)[1]["instance_id"] == "i-0123456789abcdef0"
+    assert len(world.get(f"{JOB}/events")[1]["items"]) == 1
+
+
+def test_a_fleet_on_another_machine_tells_with_the_operators_token(world: JobWorld) -> None:
+    """The process's own token lies in a file of its machine, and is another after each start."""
+    operator, reader = "o" * 32, "r" * 32
+    access = Access(world.clock, "0.0.0.0", TOKEN, operator_token=operator, reader_token=reader)  # noqa: S104
+    world.app = Guard(world.app, access)
+    assert tell(world, PLAN, token=reader)[0] == 403
+    assert tell(world, PLAN, token="wrong")[0] == 401
+    assert tell(world, PLAN, token=operator)[1]["result"] == "stored"
+    assert tell(world, PLAN, token=TOKEN)[1]["result"] == "duplicate"
+
+
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN[:-1], "ü" * 43])
 def test_an_event_needs_the_token(world: JobWorld, token: str | None) -> None:
     assert "Authorization" in refused(tell(world, PLAN, token=token), 401)
@@ -425,6 +454,8 @@ def test_an_event_needs_the_token(world: JobWorld, token: str | None) -> None:
         PLAN | {"at": ""},
         PLAN | {"at": "9999-12-31T23:59:59-23:59"},
         PLAN | {"at": "1969-12-31T23:59:59Z"},
+        PLAN | {"at": "9999-12-31T23:59:59Z"},
+        PLAN | {"attributes": {"booted_at": "9999-12-31T23:59:59Z"}},
         PLAN | {"attempt": 0},
         PLAN | {"attempt": 10**30},
         PLAN | {"attempt": True},

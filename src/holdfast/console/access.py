@@ -28,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.console.answers import error_response
+from holdfast.console.answers import error_response, has_token, unauthorized
 from holdfast.ports.clock import Clock
 
 COOKIE: Final = "holdfast"
@@ -160,6 +160,18 @@ def is_same_origin(request: Request) -> bool:
         return bool(origin) and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
     except ValueError:
         return False
+
+
+def refusal_without_token(request: Request, own_token: str) -> Response | None:
+    """The answer to an order that bears neither the process's own token nor an operator's; None: it may be carried out.
+
+    Not by a cookie or a name alone: a page in somebody's browser could give the order by chance.
+    """
+    visitor = request.scope.get("visitor")
+    is_operator = isinstance(visitor, Visitor) and visitor.role is Role.OPERATOR and not visitor.is_browser
+    if is_operator or has_token(request, own_token):
+        return None
+    return unauthorized("CONSOLE_TOKEN, or the token in daemon.json of the data directory")
 
 
 def next_path(given: str) -> str:

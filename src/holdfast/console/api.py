@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdfast.console.access import refusal_without_token
 from holdfast.console.answers import answer_to, answer_to_body, body_of, error_response, has_token, unauthorized
 from holdfast.kernel import typed_json
 from holdfast.kernel.errors import BadRequest
@@ -74,8 +75,9 @@ class ClusterApi:
         return await self._ordered(request, lambda order: self.resume(order.by))
 
     async def _ordered(self, request: Request, carry_out: Callable[[Order], Mapping[str, Any]]) -> Response:
-        if not has_token(request, self.token):
-            return unauthorized("the token in daemon.json of the data directory")
+        refusal = refusal_without_token(request, self.token)
+        if refusal is not None:
+            return refusal
         return await answer_to_body(request, Order, ORDER_BYTES_MOST, carry_out)
 
     async def _event(self, request: Request) -> Response:

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdfast.console.answers import answer_to, answer_to_body, has_token, unauthorized
+from holdfast.console.access import refusal_without_token
+from holdfast.console.answers import answer_to, answer_to_body
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.text import cut
 
@@ -50,7 +51,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class JobsApi:
-    """`tell` records an event of the runner fleet; it needs the token."""
+    """`tell` records an event of the runner fleet; it needs the process's own token, or an operator's."""
 
     questions: JobQuestions
     tell: Tell
@@ -73,8 +74,9 @@ class JobsApi:
         ]
 
     async def _told(self, request: Request) -> Response:
-        if not has_token(request, self.token):
-            return unauthorized("the token in daemon.json of the data directory")
+        refusal = refusal_without_token(request, self.token)
+        if refusal is not None:
+            return refusal
 
         def tell(event: Event) -> Answer:
             _given(request, none=True)

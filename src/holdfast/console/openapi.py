@@ -94,7 +94,7 @@ _JOB_CALLS: Final = (
         f"{_JOB}/events",
         "What the runner fleet did for the job: type, at, attempt, instance_id, attributes. Twice is as good as once.",
         "event-told",
-        secured_by="daemon",
+        secured_by="operator",
         errors=(400, 401, 413, 503),
     ),
     Call(
@@ -218,10 +218,10 @@ CALLS: Final = (
         "/api/pause",
         "Begin nothing new until resumed.",
         "switched",
-        secured_by="daemon",
+        secured_by="operator",
         errors=(400, 401, 413, 503),
     ),
-    Call("post", "/api/resume", "End a pause.", "switched", secured_by="daemon", errors=(400, 401, 413, 503)),
+    Call("post", "/api/resume", "End a pause.", "switched", secured_by="operator", errors=(400, 401, 413, 503)),
     Call(
         "post",
         "/events/aws",
@@ -235,7 +235,6 @@ CALLS: Final = (
     *_BOARD_CALLS,
 )
 _SECURED: Final = {
-    "daemon": "The token in daemon.json of the data directory.",
     "events": "EVENTS_SECRET.",
     "operator": "CONSOLE_TOKEN, or the token in daemon.json of the data directory.",
 }
