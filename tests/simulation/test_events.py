@@ -72,6 +72,24 @@ def test_an_event_of_another_machine_or_of_one_that_is_not_spot_is_not_taken() -
     assert stage.store.get(STATE, Key("cluster#spots")) is None
 
 
+@pytest.mark.parametrize(("kind", "believed_seconds"), [(INTERRUPTION, 900), (REBALANCE, 3600)])
+def test_an_event_as_old_as_a_notice_that_is_given_up_buys_no_machine(kind: str, believed_seconds: int) -> None:
+    """From a queue that nobody read, or replayed: the machine is still there, so nobody took it."""
+    stage = Stage(policy=Policy(rebalance=Rebalance.REPLACE))
+    machine = spot_worker(stage)
+    old = stage.clock.now().plus(-believed_seconds)
+    assert handle(stage, event(machine.id, kind, old.iso())) == "too old"
+    assert handle(stage, event(machine.id, kind, "1000-01-01T00:00:00Z")) == "too old"
+    assert stage.store.get(STATE, Key("cluster#spots")) is None
+    assert handle(stage, event(machine.id, kind, old.plus(1).iso())) == "noted"
+
+
+def test_a_time_of_any_length_is_told_in_short() -> None:
+    with pytest.raises(BadRequest) as refused:
+        spot_event(event("i-0123456789abcdef0", time="1" * 100_000))
+    assert len(str(refused.value)) < 250
+
+
 def test_a_hint_can_be_ignored_by_policy() -> None:
     stage = Stage(policy=Policy(rebalance=Rebalance.IGNORE))
     machine = spot_worker(stage)

@@ -240,6 +240,8 @@ def test_events_are_noted_and_wake_the_ticks() -> None:
     assert [events.take(told), events.take(told)] == ["noted", "known"]
     assert events.take({**told, "detail-type": "EC2 Instance State-change Notification"}) == "ignored"
     assert len(woken) == 2
+    assert events.take({**told, "detail": {"instance-id": "i-0123456789abcdef0"}}) == "not ours"
+    assert len(woken) == 2, "an account may have thousands of other machines"
     with pytest.raises(BadRequest):
         events.take({"source": "mine"})
 

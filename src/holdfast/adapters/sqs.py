@@ -80,7 +80,7 @@ class SqsEvents:
         tries = message.get("Attributes", {}).get("ApproximateReceiveCount", "?")
         try:
             handle(typed_json.decoded(message.get("Body", ""), Event))
-        except (HoldfastError, msgspec.MsgspecError) as error:
+        except (HoldfastError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             log.warning("event %s not handled at try %s, left in the queue: %s", name, tries, one_line(str(error)))
             return False
         except Exception:

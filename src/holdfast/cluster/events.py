@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.cluster.observe import NoLook
-from holdfast.cluster.policy import Rebalance
-from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.policy import Policy, Rebalance
+from holdfast.cluster.spot import HINT_KEPT_SECONDS, SpotKind
 from holdfast.cluster.spot_act import note
 from holdfast.cluster.tick import Cluster
 from holdfast.kernel.errors import BadRequest
@@ -22,6 +22,8 @@ _KINDS: Final = {
     "EC2 Spot Instance Interruption Warning": SpotKind.INTERRUPTION,
     "EC2 Instance Rebalance Recommendation": SpotKind.REBALANCE,
 }
+# Outcomes of an event that a tick may have something to do for.
+WORTH_A_LOOK: Final = ("noted", "known")
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
 
 
@@ -61,10 +63,17 @@ def take_event(cluster: Cluster, event: SpotEvent) -> str:
     if not ours or ours[0].market is not Market.SPOT or ours[0].is_gone:
         return "not ours"
     now = cluster.hands.clock.now()
+    if now.seconds_since(event.at) >= _believed_seconds(event.kind, cluster.policy):
+        return "too old"
     # An event that comes late has less time left, not more; one from the future has no more than any.
     noticed = min(event.at, now)
     is_new = note(cluster.hands.store, cluster.senses.cluster, event.instance, event.kind, noticed)
     return "noted" if is_new else "known"
+
+
+def _believed_seconds(kind: SpotKind, policy: Policy) -> float:
+    """After so long a notice is given up. One that old (a queue nobody read, a replay) would only buy a machine."""
+    return policy.stuck_seconds if kind is SpotKind.INTERRUPTION else HINT_KEPT_SECONDS
 
 
 def _is_ours(tags: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

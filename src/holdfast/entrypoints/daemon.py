@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, Protocol
 
-from holdfast.cluster.events import spot_event, take_event
+from holdfast.cluster.events import WORTH_A_LOOK, spot_event, take_event
 from holdfast.cluster.loop import AGAIN_SECONDS, is_unfinished
 from holdfast.cluster.plan import Ticked
 from holdfast.cluster.tick import Cluster, tick
@@ -154,7 +154,8 @@ class Events:
             return "ignored"
         outcome = take_event(self._cluster, told)
         _log.info("event: %s of %s: %s", told.kind, told.instance, outcome)
-        self._wake()
+        if outcome in WORTH_A_LOOK:  # not for each machine of others in the account
+            self._wake()
         return outcome
 
 

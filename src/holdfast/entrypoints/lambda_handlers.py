@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final, Protocol
 
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.cluster.events import SpotEvent, spot_event, take_event
+from holdfast.cluster.events import WORTH_A_LOOK, SpotEvent, spot_event, take_event
 from holdfast.cluster.loop import Ran, Watchers, run_ticks
 from holdfast.cluster.tick import Cluster
 from holdfast.entrypoints.github_loops import NOT_ASKED, GitHubSweeps, github_sweeps
@@ -81,7 +81,7 @@ def ec2_event(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
     if told is None:
         return {"event": "ignored"}
     outcome = process.take(told)
-    if outcome not in ("noted", "known"):
+    if outcome not in WORTH_A_LOOK:
         return {"event": outcome, "instance": told.instance}
     return {"event": outcome, "instance": told.instance, **process.run(context)}
 

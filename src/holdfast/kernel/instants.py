@@ -11,6 +11,8 @@ from typing import Self
 
 from msgspec import Struct
 
+from holdfast.kernel.text import cut
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UTC_EPOCH = _EPOCH.replace(tzinfo=None)  # only for writing: the zone would be written too
 # Strict on purpose: fromisoformat accepts dates without a time, week dates, and times without a zone.
@@ -36,7 +38,7 @@ class Instant(Struct, frozen=True, order=True):
     def from_iso(cls, text: str) -> Self:
         """Parse ISO-8601 with a zone; anything finer than a millisecond is cut off. ValueError says what is wrong."""
         if not _ISO.fullmatch(text):
-            raise ValueError(f"{text!r} is not an ISO-8601 time with a zone; for example 2026-01-15T10:00:01Z")
+            raise ValueError(f"{cut(text)!r} is not an ISO-8601 time with a zone; for example 2026-01-15T10:00:01Z")
         moment = datetime.fromisoformat(text)
         found = cls((moment - _EPOCH) // timedelta(milliseconds=1))
         if found.epoch_ms not in _WRITABLE_MS:

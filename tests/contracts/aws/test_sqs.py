@@ -73,7 +73,7 @@ def test_an_event_that_was_not_handled_comes_again(
     assert handle_all(events) == [WARNING]
 
 
-@pytest.mark.parametrize("body", ["not json", "[]", '"text"', "{"])
+@pytest.mark.parametrize("body", ["not json", "[]", '"text"', "{", '{"a":' * 5000], ids=lambda body: body[:10])
 def test_a_message_that_is_no_event_stands_in_nobodys_way(
     events: SqsEvents, raw: Any, queue: str, body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -86,6 +86,7 @@ def test_a_message_that_is_no_event_stands_in_nobodys_way(
             events.handle_next(seen.append)
     assert seen == [WARNING]
     assert caplog.text.count("left in the queue") == 3
+    assert "Traceback" not in caplog.text  # that is for mistakes of ours
 
 
 def test_whether_a_queue_gives_up_is_known(events: SqsEvents, raw: Any, aws: dict[str, Any]) -> None:
