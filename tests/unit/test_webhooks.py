@@ -380,6 +380,14 @@ def lambda_event(kind: str, body: bytes, *, is_base64: bool, headers: dict[str, 
     """What Lambda is given: a function URL and HTTP APIs send version 2.0, REST APIs 1.0 with names as they came."""
     headers = signed(body) if headers is None else headers
     text = base64.b64encode(body).decode() if is_base64 else body.decode()
+    if kind == "load-balancer":
+        return {
+            "httpMethod": "POST",
+            "path": "/webhooks/github",
+            "multiValueHeaders": {name: ["of a proxy", value] for name, value in headers.items()},
+            "body": text,
+            "isBase64Encoded": is_base64,
+        }
     if kind == "api-gateway-v1":
         return {
             "version": "1.0",
@@ -402,7 +410,7 @@ def lambda_event(kind: str, body: bytes, *, is_base64: bool, headers: dict[str, 
 
 @pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("is_base64", [False, True])
-@pytest.mark.parametrize("kind", ["function-url", "api-gateway-v1", "api-gateway-v2"])
+@pytest.mark.parametrize("kind", ["function-url", "api-gateway-v1", "api-gateway-v2", "load-balancer"])
 def test_lambda_takes_in_what_each_of_its_fronts_sends(kind: str, is_base64: bool) -> None:
     told = github_webhook(lambda_event(kind, QUEUED, is_base64=is_base64), Call())
     assert (told["statusCode"], told["headers"]["content-type"]) == (200, "application/json")
@@ -425,6 +433,11 @@ def test_lambda_takes_in_what_each_of_its_fronts_sends(kind: str, is_base64: boo
         ({"body": "", "headers": signed(b"")}, 400),
         ({"headers": {**signed(QUEUED), "content-type": "text/plain"}}, 415),
         ({"body": "\udcff"}, 401),
+        ({"body": {"action": "queued"}}, 401),
+        ({"body": 7, "isBase64Encoded": True}, 401),
+        ({"headers": [["x-hub-signature-256", "sha256=0"]]}, 401),
+        ({"headers": None, "multiValueHeaders": {"x-hub-signature-256": []}}, 401),
+        ({"headers": {**signed(QUEUED), "content-encoding": None, "x-github-event": None}}, 400),
     ],
 )
 def test_lambda_refuses_what_the_server_refuses(change: dict[str, Any], status: int) -> None:

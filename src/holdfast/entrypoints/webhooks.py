@@ -104,15 +104,30 @@ def webhook_secrets(settings: Settings) -> WebhookSecrets:
 
 
 def lambda_request(event: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
-    """Headers and raw body of a function URL's or an API Gateway's event, of either version."""
-    headers = {str(name).lower(): str(value) for name, value in (event.get("headers") or {}).items()}
-    text = event.get("body") or ""
+    """Headers and raw body of a function URL's or an API Gateway's event, of either version.
+
+    A load balancer may send its headers as lists alone; of several values the last counts, as in API Gateway's own.
+    What has another shape is no request: it has no body, and nobody signed it.
+    """
+    headers = {name.lower(): str(value) for name, value in _lambda_headers(event).items()}
+    text = event.get("body")
+    if not isinstance(text, str):
+        return headers, b""
     if not event.get("isBase64Encoded"):
-        return headers, str(text).encode("utf-8", "surrogatepass")
+        return headers, text.encode("utf-8", "surrogatepass")
     try:
         return headers, base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return headers, b""  # unsigned, whatever it was
+
+
+def _lambda_headers(event: Mapping[str, Any]) -> dict[str, Any]:
+    for name in ("headers", "multiValueHeaders"):
+        found = event.get(name)
+        if found and isinstance(found, Mapping):
+            last = {str(key): value[-1:] if isinstance(value, list) else [value] for key, value in found.items()}
+            return {key: value[0] for key, value in last.items() if value and value[0] is not None}
+    return {}
 
 
 def _failed(status: int, code: str, message: str, retry_after_seconds: int | None = None) -> Outcome:
