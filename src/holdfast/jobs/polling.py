@@ -22,7 +22,7 @@ from holdfast.jobs.webhook import short_mark
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, joined_key
 from holdfast.kernel.instants import Instant
-from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, JobSeen
+from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, JobSeen, RateLimited
 from holdfast.ports.store import Item, Key, Store, remove_all, set_all
 from holdfast.ports.store.tables import JOBS, RUNS, STATE
 
@@ -79,6 +79,9 @@ def poll_runs(
             found += poll_run(store, github, key, repository, now, budget, received_by)
         except GitHubRefused as error:
             refused = str(error)  # one repository that is closed to us does not stop the others
+        except RateLimited:
+            _stop_at(store, installation, place, names[number])  # what was asked is not asked again
+            raise
         except GitHubUnavailable:
             # Nor does a run that GitHub never gets together: the next sweep begins behind it.
             if number + 1 < len(names):

@@ -10,7 +10,7 @@ from holdfast.jobs.budget import Budget
 from holdfast.jobs.facts import Status
 from holdfast.jobs.polling import place_key, poll_runs
 from holdfast.kernel.ids import InstallationId, RunId
-from holdfast.ports.github import GitHub, GitHubUnavailable, JobSeen
+from holdfast.ports.github import GitHub, GitHubUnavailable, JobSeen, RateLimited
 from holdfast.ports.store import Item, set_all
 from holdfast.ports.store.tables import STATE
 from holdfast.simulator.github_objects import GitHubHabits, JobPlan, SimRun
@@ -105,3 +105,32 @@ def test_after_the_last_run_of_a_status_the_next_status_has_its_turn_although_gi
         sweep(stage, github=github)
     assert known(stage, runs) == [Status.IN_PROGRESS, Status.QUEUED]
     assert place_of(stage)["status"] == QUEUED + 1
+
+
+class Stingy:
+    """GitHub, which lets us ask a few times an hour."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._github = stage.github
+        self._clock = stage.clock
+        self.left = 0
+
+    def jobs_of_run(self, *which: Any) -> list[JobSeen]:
+        if self.left == 0:
+            raise RateLimited("used up", self._clock.now().plus(3600))
+        self.left -= 1
+        return list(self._github.jobs_of_run(*which))
+
+
+def test_a_sweep_whose_calls_are_used_up_goes_on_with_the_run_that_was_not_told_of() -> None:
+    """From the beginning each time, the same few runs would use the calls up for good."""
+    stage, runs = begun_unheard(5)
+    # Two of them begin to no effect: what is asked about them says nothing new, and they stay on the page.
+    for run in runs[:2]:
+        stage.github.jobs_of(run)[0].status = "queued"
+    github: Any = Stingy(stage)
+    for _ in range(3):
+        github.left = 2
+        with suppress(RateLimited):
+            sweep(stage, github=github)
+    assert known(stage, runs[2:]) == [Status.IN_PROGRESS] * 3
