@@ -12,6 +12,7 @@ from holdfast.jobs.budget import Budget
 from holdfast.jobs.facts import FAILED
 from holdfast.jobs.keys import JobKey, RunKey, run_key_of
 from holdfast.jobs.retry import RetryPolicy, Verdict, consider
+from holdfast.jobs.webhook import short_mark
 from holdfast.kernel.ids import InstallationId, JobId, joined_key
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHub, GitHubRefused
@@ -46,7 +47,9 @@ def retry_interrupted(
         return retried
     over: set[RunKey] = set()
     waiting: set[RunKey] = set()  # looked at, and for all its jobs: another look would cost the others their calls
-    for job_key, job in _noted(store, installation):
+    # In another order each time: runs that GitHub refuses to tell of may use up all calls, and stay noted.
+    notes = sorted(_noted(store, installation), key=lambda note: short_mark(now.iso(), str(note[0])))
+    for job_key, job in notes:
         run = _ended_run(store, job_key, job)
         if run is None or run in waiting:
             continue

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -373,3 +374,37 @@ def test_a_run_is_over_when_github_says_so_and_no_job_is_open(run: Item, verdict
     assert (
         decided(whole, RunKey(INSTALLATION, RunId(1), 1), [failed], RetryPolicy(), CREATED.plus(5)).verdict is verdict
     )
+
+
+class Closed:
+    """GitHub, where a repository is closed to us."""
+
+    def __init__(self, github: SimulatedGitHub) -> None:
+        self._github = github
+
+    def __getattr__(self, name: str) -> Any:
+        ask = getattr(self._github, name)
+
+        def asked(installation: InstallationId, repository: str, *which: Any) -> Any:
+            if repository == "a/closed":
+                raise GitHubRefused("no", 403)
+            return ask(installation, repository, *which)
+
+        return asked
+
+
+def test_runs_that_github_refuses_to_tell_of_do_not_use_up_the_calls_of_all_others_for_good() -> None:
+    """A repository may be closed to us, and its jobs stay noted for days."""
+    stage = Stage()
+    closed = [stage.github.start_run(INSTALLATION, "a/closed", [JobPlan("one")]) for _ in range(6)]
+    open_ = [stage.github.start_run(INSTALLATION, "a/open", [JobPlan("one")]) for _ in range(2)]
+    for run in (*closed, *open_):
+        stage.life(stage.github.jobs_of(run)[0], "failure", interrupted=True)
+
+    github: Any = Closed(stage.github)
+    found: list[RunKey] = []
+    for _ in range(30):
+        budget = Budget(2 * RETRY_CALLS_MOST)  # for two of the eight
+        found += retry_interrupted(stage.store, github, INSTALLATION, RetryPolicy(), stage.clock.now(), budget).runs
+        stage.clock.sleep(300)
+    assert sorted(key.run_id for key in found) == sorted(run.id for run in open_)
