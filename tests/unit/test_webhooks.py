@@ -11,14 +11,15 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.adapters.memory import memory_store
-from holdfast.console.webhooks import BODY_SECONDS_MOST, ROOM_BYTES, SMALL_BYTES, Webhooks
+from holdfast.console.webhooks import BODY_SECONDS_MOST, ROOM_BYTES, SMALL_BYTES, Request, Webhooks
 from holdfast.console.webhooks import Answer as WebhookAnswer
 from holdfast.entrypoints import lambda_handlers
 from holdfast.entrypoints.lambda_handlers import github_webhook
@@ -220,6 +221,23 @@ def test_large_bodies_of_strangers_do_not_fill_the_memory_and_usual_ones_find_ro
     assert asked_at_once(webhooks, *holding, ([megabyte], True)) == [503]
     assert asked_at_once(webhooks, ([megabyte], True), ([megabyte], True)) == [200, 200], "all room was given back"
     assert ROOM_BYTES >= 4 * BODY_BYTES_MOST
+
+
+def test_a_large_body_is_there_once_while_it_waits() -> None:
+    """What is counted of the room is what is used."""
+    megabytes = [bytes(1024 * 1024) for _ in range(16)]
+    used: list[int] = []
+
+    def take(requests: Sequence[Request]) -> list[WebhookAnswer]:
+        used.append(tracemalloc.get_traced_memory()[0])
+        return [WebhookAnswer(200, {})] * len(requests)
+
+    tracemalloc.start()
+    try:
+        assert asked_at_once(Webhooks(take, BODY_BYTES_MOST), (megabytes, True)) == [200]
+    finally:
+        tracemalloc.stop()
+    assert 16 * 1024 * 1024 <= used[0] < 24 * 1024 * 1024
 
 
 def test_a_sender_that_hangs_up_leaves_nothing(endpoint: Endpoint) -> None:

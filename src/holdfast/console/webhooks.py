@@ -113,12 +113,16 @@ class Webhooks:
         headers = {_NAMES[name]: value.decode("latin-1") for name, value in scope["headers"] if name in _NAMES}
         if _is_more(headers.get("content-length", ""), self._most_bytes):
             return self._too_large()
-        body = bytearray()
+        body, length = bytearray(), 0
         try:
             refusal = await self._read_in_time(receive, body)
-            return refusal or await self._taken((headers, bytes(body)))
+            if refusal is not None:
+                return refusal
+            length, whole = len(body), bytes(body)
+            body.clear()  # there is one of it while it waits, not two
+            return await self._taken((headers, whole))
         finally:
-            self._room_bytes += _beyond_usual(len(body))
+            self._room_bytes += _beyond_usual(length or len(body))
 
     async def _read_in_time(self, receive: Receive, body: bytearray) -> Answer | None:
         try:
