@@ -32,7 +32,7 @@ class Migrating:
 
     def close(self) -> None:
         if isinstance(self.tell, Ledger):
-            self.tell.flush()
+            self.tell.close()
         self.bucket.objects.close()
 
     def receiver(self, tracker: Tracker) -> DualTracker:

@@ -12,8 +12,8 @@ from holdfast.jobs.migration.backfill import Manner
 from holdfast.jobs.migration.phases import SETTLED_SECONDS, Phase, move, stored_phase
 from holdfast.jobs.migration.place import last_backfill
 from holdfast.jobs.migration.readiness import wait_for_both
-from holdfast.jobs.migration.walk import BATCH
-from holdfast.kernel.errors import NeedsOperator
+from holdfast.jobs.migration.walk import BATCH, TRIES_MOST
+from holdfast.kernel.errors import NeedsOperator, Retryable
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.ports.store import Item, Query, every_item
 from holdfast.ports.store.tables import JOB_EVENTS
@@ -163,6 +163,21 @@ def test_what_may_pass_is_tried_again(when: str) -> None:
     world.store.fails = lambda _: False
     assert world.clock.slept_seconds
     assert world.compare()[1] == []
+
+
+def test_a_bucket_that_is_away_is_tried_so_often_and_no_oftener() -> None:
+    """Each page is tried again by itself; all of it again, as often, would keep a person waiting for minutes."""
+    world = filled(range(1, 3))
+    calls: list[str] = []
+
+    def away(call: str, when: str) -> bool:
+        calls.append(call)
+        return when == "before"
+
+    world.objects.fault = away
+    with pytest.raises(Retryable):
+        world.backfill()
+    assert calls == ["page"] * TRIES_MOST
 
 
 def test_a_dry_run_changes_nothing_and_tells_what_would_be() -> None:

@@ -4,7 +4,7 @@ import gzip
 import json
 import logging
 from collections import Counter
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from holdfast.jobs.keys import JobKey
 from holdfast.jobs.limits import BODY_BYTES_MOST
 from holdfast.jobs.migration import walk
 from holdfast.jobs.migration.compare import LOOK_AGAIN_SECONDS, LOOKS
-from holdfast.jobs.migration.counts import EVERY_SECONDS, Counted, Ledger
+from holdfast.jobs.migration.counts import EVERY_SECONDS, Counted, Ledger, Told
 from holdfast.jobs.migration.dual import DualTracker
 from holdfast.jobs.migration.layout import UNSTORED, Layout
 from holdfast.jobs.migration.phases import Phase, PhaseWatch, StoredPhase, stored_phase
@@ -318,3 +318,21 @@ def test_a_status_in_which_s3_is_away_says_so() -> None:
     world.objects.fault = lambda call, _when: call == "page"
     with pytest.raises(Retryable, match="simulated S3"):
         standing(world.store, world.objects, Phase.OFF, world.clock.now())
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end_of_a_process_for_figures() -> None:
+    world = World()
+    let_go, ended = Event(), Event()
+    world.store.meet = lambda *_: let_go.wait(60)
+    ledger = Ledger(world.store, world.clock, flush_seconds=0.01)
+    ledger(Told(1, "write", "store", "ok", 0.1))
+
+    def close() -> None:
+        ledger.close()
+        ended.set()
+
+    Thread(target=close, daemon=True).start()
+    try:
+        assert ended.wait(30), "it waited for the store"
+    finally:
+        let_go.set()

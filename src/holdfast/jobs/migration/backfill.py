@@ -22,7 +22,7 @@ from holdfast.jobs.migration.differences import Kind, differences_of_job
 from holdfast.jobs.migration.dual import Bucket
 from holdfast.jobs.migration.layout import UNSTORED
 from holdfast.jobs.migration.pace import Pace
-from holdfast.jobs.migration.place import Backfilled, begun, passed
+from holdfast.jobs.migration.place import Backfilled, begun, last_backfill, passed
 from holdfast.jobs.migration.stored import StoredWebhook, is_expired, webhooks_of_job
 from holdfast.jobs.migration.uncounted import Uncounted
 from holdfast.jobs.migration.walk import Again
@@ -81,12 +81,14 @@ class Backfill:
         return done
 
     def _begun(self) -> Backfilled:
-        def count() -> int:
-            return sum(1 for _ in walk.entries(self.bucket.objects, self._again, self.bucket.layout.prefix))
-
+        known = None if self.manner.is_dry_run else self._again(lambda: last_backfill(self.store))
+        if known is not None and known.finished is None:
+            return known
+        # Each page is tried again by itself, so the whole count is not: a bucket that is away is told soon.
+        total = sum(1 for _ in walk.entries(self.bucket.objects, self._again, self.bucket.layout.prefix))
         if self.manner.is_dry_run:
-            return Backfilled(run="dry-run", started=self.clock.now(), total=count())
-        return self._again(lambda: begun(self.store, self.clock.now(), count))
+            return Backfilled(run="dry-run", started=self.clock.now(), total=total)
+        return self._again(lambda: begun(self.store, self.clock.now(), total))
 
     def _passed(self, done: Backfilled) -> Backfilled:
         done = replace(done, updated=self.clock.now())

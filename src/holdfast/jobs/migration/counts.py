@@ -121,6 +121,11 @@ class Ledger:
         with suppress(StoreUnavailable):  # it goes on by itself: no webhook waits for figures
             self._bounded(self.flush)
 
+    def close(self) -> None:
+        """Add what is pending, if the store answers soon: the end of a process does not wait long for figures."""
+        with suppress(StoreUnavailable):
+            self._bounded(self.flush)
+
     def flush(self) -> None:
         """Add what is pending. What cannot be added now is added later."""
         with self._lock:

@@ -1,6 +1,6 @@
 """How far a backfill has come: one item, which outlives the process."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -59,12 +59,12 @@ def last_backfill(store: Store) -> Backfilled | None:
     return None if item is None else _read(item)
 
 
-def begun(store: Store, now: Instant, count: Callable[[], int]) -> Backfilled:
-    """The one that is under way, or a new one."""
+def begun(store: Store, now: Instant, total: int) -> Backfilled:
+    """The one that is under way, or a new one over so many objects."""
     known = last_backfill(store)
     if known is not None and known.finished is None:
         return known
-    fresh = Backfilled(run=nonce(), started=now, updated=now, total=count())
+    fresh = Backfilled(run=nonce(), started=now, updated=now, total=total)
     is_as_known = attr("pk").is_absent() if known is None else attr("run").equals(known.run)
     try:
         store.put(STATE, _written(fresh), is_as_known)
