@@ -8,7 +8,8 @@ import pytest
 
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
-from holdfast.jobs import queries, reports, statistics
+from holdfast.entrypoints.tracking import Tracking
+from holdfast.jobs import queries, statistics
 from holdfast.jobs.cost import shipped_prices
 from holdfast.jobs.facts import Status
 from holdfast.jobs.ingest import Tracker
@@ -17,7 +18,7 @@ from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
 from holdfast.jobs.queries import EXAMINED_MOST, Filter, Found, Paging, Span
 from holdfast.jobs.stuck import Patience, stuck_jobs
 from holdfast.jobs.views import Viewing, deployment_view, event_view, job_view, run_view
-from holdfast.kernel.errors import BadRequest
+from holdfast.kernel.errors import BadRequest, NotFound
 from holdfast.kernel.ids import DeploymentId, InstallationId, InstanceId, JobId, RunId
 from holdfast.ports.store import Consumed, Item, Store
 from holdfast.ports.store.tables import JOBS, TABLES
@@ -352,41 +353,52 @@ def test_items_of_an_older_deployment_can_be_shown() -> None:
     assert (view["total_jobs"], view["completed_jobs"], view["failed_jobs"]) == (3, 3, 1)
 
 
-# Reports
+# Figures, as they are asked for
 
 
-def test_reports_go_by_index_and_say_how_far_they_looked(store: Store) -> None:
+def tracking_on(store: Store) -> Tracking:
+    return Tracking(store, StillClock(NOW), VIEWING, Patience())
+
+
+def asked(**given: object) -> dict[str, str]:
+    return {"installation_id": str(INSTALLATION)} | {name: str(value) for name, value in given.items()}
+
+
+def test_figures_go_by_index_and_say_how_far_they_looked(store: Store) -> None:
     for number in range(6):
         add(store, number, "queued", "in_progress", "completed", created=number * 86_400, pool="small")
     add(store, 10, "queued", "in_progress", pool="large")
     add(store, 11, "queued")
     gate = Gate(lambda _call, _moment: None)
-    watched = gate.wrapped(store, "store")
-    figures = reports.repository_figures(watched, INSTALLATION, REPOSITORY, Span())
-    assert (figures.result.whole.jobs, figures.examined, figures.is_complete) == (8, 8, True)
-    days = reports.daily_counts(watched, INSTALLATION, Span())
-    assert days.result["2026-01-15"] == {"in_progress": 1, "queued": 1, "success": 1}
-    assert (len(days.result), days.is_complete) == (6, True)
-    pools = reports.pool_utilisation(watched, INSTALLATION, Span(), NOW)
-    assert {name: pool["jobs"] for name, pool in pools.result.items()} == {"large": 1, "small": 6}
-    assert pools.result["large"]["running"] == 1
-    costs = reports.costs(watched, INSTALLATION, Span(), "repo", shipped_prices(), NOW)
-    assert [(group.name, group.jobs) for group in costs.result] == [(REPOSITORY, 7)]
+    tracking = tracking_on(gate.wrapped(store, "store"))
+    figures = tracking.stats(asked(repo=REPOSITORY))
+    assert (figures["total"]["jobs"], figures["examined"], figures["cursor"]) == (8, 8, None)
+    everywhere = tracking.stats(asked())
+    assert everywhere["days"]["2026-01-15"] == {"in_progress": 1, "queued": 1, "success": 1}
+    assert (len(everywhere["days"]), everywhere["jobs"], everywhere["cursor"]) == (6, 8, None)
+    pools = everywhere["pools"]
+    assert {name: pool["jobs"] for name, pool in pools.items()} == {"large": 1, "none": 1, "small": 6}
+    assert pools["large"]["running"] == 1
+    costs = tracking.costs(asked(by="repo"))
+    assert [(group["name"], group["jobs"]) for group in costs["items"]] == [(REPOSITORY, 8)]
     assert {call.method for call in gate.calls} == {"query", "batch_get"}
 
 
-def test_a_report_over_a_part_says_so(store: Store) -> None:
+def test_figures_over_a_part_say_so(store: Store) -> None:
     for number in range(6):
         add(store, number, "queued", created=number)
-    part = reports.repository_figures(store, INSTALLATION, REPOSITORY, Span(), most=4)
-    assert (part.result.whole.jobs, part.examined, part.is_complete) == (4, 4, False)
-    days = reports.daily_counts(store, INSTALLATION, Span(), most=3)
-    assert (days.examined, days.is_complete) == (3, False)
+    part = tracking_on(store).stats(asked(repo=REPOSITORY, limit=4))
+    assert (part["total"]["jobs"], part["jobs"], part["examined"]) == (4, 4, 4)
+    assert part["cursor"] is not None
+    days = tracking_on(store).stats(asked(limit=3))
+    assert (days["jobs"], days["days"], days["cursor"] is None) == (3, {"2026-01-15": {"queued": 3}}, False)
+    rest = tracking_on(store).stats(asked(cursor=days["cursor"]))
+    assert (rest["jobs"], rest["cursor"]) == (3, None)
 
 
 def test_a_job_is_explained_with_its_deployment(store: Store) -> None:
     add(store, 1, "waiting", deployment=7)
-    found = reports.explanation(store, JobKey(INSTALLATION, JobId(1)), NOW, Patience())
-    assert found is not None
-    assert "production waits for an approval" in found.because
-    assert reports.explanation(store, JobKey(INSTALLATION, JobId(2)), NOW, Patience()) is None
+    found = tracking_on(store).explain(str(INSTALLATION), "1", {})
+    assert "production waits for an approval" in found["because"]
+    with pytest.raises(NotFound):
+        tracking_on(store).explain(str(INSTALLATION), "2", {})
