@@ -53,15 +53,18 @@ class Cluster:
 
 
 def call(
-    api: ClusterApi, method: str, path: str, body: bytes = b"", *, token: str | None = None, query: str = ""
+    api: ClusterApi, method: str, path: str, body: bytes | None = b"", *, token: str | None = None, query: str = ""
 ) -> tuple[int, Any, dict[str, str]]:
+    """What is answered; without a body, to one that hangs up in the middle of it."""
     served = World().served()
     app = build_app(type(served)(**{**{f: getattr(served, f) for f in served.__slots__}, "cluster": api}))
     sent: list[Any] = []
-    parts = [body[start : start + 65536] for start in range(0, len(body), 65536)] or [b""]
+    parts = [body[start : start + 65536] for start in range(0, len(body), 65536)] if body else [b""]
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+        if body is None and not parts:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts) or body is None}
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -192,3 +195,9 @@ def test_an_event_that_cannot_be_stored_is_sent_again() -> None:
 
 def test_without_a_secret_there_is_no_door_for_events() -> None:
     assert call(Cluster().api(secret=None), "POST", "/events/aws", b"{}", token="")[0] == 404
+
+
+@pytest.mark.parametrize(("path", "token"), [("/api/pause", TOKEN), ("/events/aws", SECRET)])
+def test_who_hangs_up_is_no_mistake_of_ours(path: str, token: str) -> None:
+    """An error that nobody foresaw would be raised again, and its traceback would be in the log each time."""
+    assert call(Cluster().api(), "POST", path, None, token=token)[0] == 400

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -86,7 +86,11 @@ def build_app(served: Served) -> ASGIApp:
             *(served.console.routes() if served.console else ()),
             Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
         ],
-        exception_handlers={HTTPException: pages.http_error, Exception: _unexpected_error},
+        exception_handlers={
+            HTTPException: pages.http_error,
+            ClientDisconnect: _hung_up,
+            Exception: _unexpected_error,
+        },
     )
     guarded = app if served.access is None else Guard(app, served.access)
     # Around the whole application, so that answers to errors have the headers as well.
@@ -181,6 +185,11 @@ class _Pages:
 
     def _look_at_tables(self) -> TablesSeen:
         return TablesSeen(self._served.clock.now(), tuple(self._served.tables()))
+
+
+async def _hung_up(_request: Request, _error: Exception) -> Response:
+    # Nobody reads it. As an unexpected error, any stranger could fill the log with tracebacks.
+    return error_response(400, "bad_request", "the body ended early")
 
 
 async def _unexpected_error(_request: Request, _error: Exception) -> Response:
