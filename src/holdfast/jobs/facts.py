@@ -21,7 +21,7 @@ from holdfast.jobs import bounds
 from holdfast.jobs.keys import JobKey, RunKey, by_repository
 from holdfast.jobs.payloads import Deployment, JobPayload, Unusable, WorkflowJob
 from holdfast.jobs.times import parsed, seconds_text, sent_at
-from holdfast.jobs.webhook import Delivery
+from holdfast.jobs.webhook import Delivery, short_mark
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
@@ -215,10 +215,11 @@ def identity(payload: JobPayload, job: WorkflowJob, run: RunKey, received_at: In
 def _mark(delivery: Delivery, status: Status, deployment: Deployment | None) -> str:
     """What tells a repetition: the body, since the delivery id is not signed.
 
-    A job may queue twice, and the two bodies may be the same where no deployment tells them apart: there, the id.
+    A job may queue twice, and the two bodies may be the same where no deployment tells them apart: there, the id. It
+    counts together with the status: another body under the same id says something else, and is not lost.
     """
     may_repeat = status in (Status.QUEUED, Status.WAITING) and deployment is None
-    return delivery.mark if may_repeat else delivery.body_mark
+    return short_mark(delivery.target, delivery.id, status) if may_repeat else delivery.body_mark
 
 
 def _latest(job: WorkflowJob, deployment: Deployment | None, created: Instant) -> Instant:

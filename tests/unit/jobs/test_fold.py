@@ -250,6 +250,15 @@ def test_the_same_body_under_another_delivery_id_changes_nothing() -> None:
     assert folded(job, facts[1]) is job
 
 
+def test_queued_and_waiting_under_one_delivery_id_are_two_events() -> None:
+    """The id is not signed: whoever sends one webhook under the id of another must not hide it."""
+    events = [webhook("queued", 1), webhook("waiting", 1)]
+    assert events[0].delivery == events[1].delivery
+    for order in permutations(events):
+        job = told(order)
+        assert (job["status"], "queued_ms" in job, "waiting_ms" in job) == ("waiting", True, True)
+
+
 def test_two_hooks_that_were_sent_the_same_event_do_not_hide_each_other() -> None:
     sent = [delivery("workflow_job", job_payload("queued"), CREATED, target=target) for target in ("1", "2")]
     assert sent[0].id == sent[1].id
