@@ -73,13 +73,14 @@ def test_a_notice_is_closed_though_ec2_forgot_the_machine_before_its_replacement
     """Found by seed 10310, where no zone had anything for so long. EC2 lists what ended for an hour."""
     stage = stage_of(workers=3)
     stage.tick()
-    set_pause(stage.store, CLUSTER, Pause("ann", stage.clock.now(), ""))
+    pause = Pause("ann", stage.clock.now(), "")
+    set_pause(stage.store, CLUSTER, pause)
     interrupt(stage, stage.alive[0])
     stage.tick_until(lambda: len(stage.alive) == 2)
     stage.clock.sleep(3700)
     stage.tick()
     assert len(open_notices(stage)) == 1, "it waits for its replacement"
-    end_pause(stage.store, CLUSTER)
+    assert end_pause(stage.store, CLUSTER, pause, "ann", stage.clock.now()).is_done
     ticked = stage.tick_until(lambda: not open_notices(stage))
     assert len(stage.alive) == 3
     assert [alarm for one in ticked for alarm in one.alarms] == [], "nobody is called for what EC2 forgot"
@@ -201,13 +202,14 @@ def test_while_paused_nothing_is_launched_for_what_leaves(kind: SpotKind) -> Non
     for zone in ZONES:
         stage.world.add_worker(zone, TAGS, "spot")
     stage.tick()
-    set_pause(stage.store, CLUSTER, Pause("ann", stage.clock.now(), ""))
+    pause = Pause("ann", stage.clock.now(), "")
+    set_pause(stage.store, CLUSTER, pause)
     note(stage.store, CLUSTER, stage.alive[0].id, kind, stage.clock.now())
     before = len(stage.world.ec2.launches)
     for _ in range(5):
         stage.tick()
     assert len(stage.world.ec2.launches) == before
-    end_pause(stage.store, CLUSTER)
+    assert end_pause(stage.store, CLUSTER, pause, "ann", stage.clock.now()).is_done
     stage.tick()
     assert len(stage.world.ec2.launches) == before + 1
 

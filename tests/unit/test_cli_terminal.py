@@ -267,8 +267,8 @@ def test_status_on_a_terminal_is_redrawn_in_place_and_ends_with_ctrl_c(ticked: P
     assert shown.text.startswith(entered)
     drawn, _, after = shown.text.removeprefix(entered).partition(left)
     assert drawn.count("\x1b[H") > 1
-    assert all("cluster cluster" in block for block in drawn.split("\x1b[H")[1:-1])
-    assert CODES.sub("", after).startswith("cluster cluster: ")
+    assert all("the cluster has" in block for block in drawn.split("\x1b[H")[1:-1])
+    assert CODES.sub("", after).startswith("the cluster has ")
     assert "Traceback" not in shown.text
 
 
@@ -277,14 +277,14 @@ def test_a_pipe_gets_a_block_for_each_change_and_no_error_when_it_ends(ticked: P
     command = [sys.executable, "-m", "holdfast.cli.main", "status", "--watch", "--interval", "0.1"]
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("cluster cluster: ")
+        assert process.stdout.readline().startswith("the cluster has ")
         assert CliRunner().invoke(cli, ["pause", "--reason", "lunch\x1b[2J"]).exit_code == 0
         block = iter(process.stdout.readline, "")
         assert any("paused by" in line and "lunch\\x1b[2J" in line for line in block)
         process.send_signal(number)
         rest, errors = process.communicate(timeout=WAIT_SECONDS)
         assert (process.returncode, errors) == (0, "")
-    assert "cluster cluster" not in rest
+    assert "the cluster has" not in rest
 
 
 def test_with_json_each_change_is_an_object_on_a_line(ticked: Path) -> None:

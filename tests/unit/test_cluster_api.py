@@ -47,9 +47,7 @@ class Cluster:
         return "noted"
 
     def api(self, secret: str | None = SECRET) -> ClusterApi:
-        return ClusterApi(
-            self._overview, self._decisions, self._order, lambda by: self._order(by), self._event, TOKEN, secret
-        )
+        return ClusterApi(self._overview, self._decisions, self._order, self._order, self._event, TOKEN, secret)
 
 
 def call(
@@ -155,7 +153,9 @@ def test_pause_and_resume_carry_who_and_why() -> None:
     body = json.dumps({"by": "ann", "reason": "upgrade"}).encode()
     assert call(cluster.api(), "POST", "/api/pause", body, token=TOKEN)[:2] == (200, {"done": True})
     assert call(cluster.api(), "POST", "/api/resume", b"", token=TOKEN)[:2] == (200, {"done": True})
-    assert cluster.orders == [("ann", "upgrade"), ("",)]
+    only_this = json.dumps({"by": "bob", "since": "2026-01-15T10:00:00.000Z"}).encode()
+    assert call(cluster.api(), "POST", "/api/resume", only_this, token=TOKEN)[0] == 200
+    assert cluster.orders == [("ann", "upgrade"), ("", ""), ("bob", "2026-01-15T10:00:00.000Z")]
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"by": 1}', b'{"force": true}', b"\xff", b"[" * 10_000])

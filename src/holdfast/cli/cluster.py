@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -101,12 +101,15 @@ def explain_command(settings: Settings, *, since: Callable[[Instant], Instant], 
 @dry_run
 @with_settings("--data")
 def pause_command(settings: Settings, *, reason: str, as_json: bool, dry_run: bool) -> None:
-    """Begin nothing new until 'holdfast resume'. What is under way is brought to its end."""
-    from holdfast.entrypoints.switches import pause_cluster
+    """Begin nothing new until 'holdfast resume'. What is under way is brought to its end.
 
-    if not dry_run:
-        pause_cluster(settings, _user(), reason)
-    _tell_switch(settings, "would pause" if dry_run else "paused", as_json=as_json, done=not dry_run)
+    A pause that stands already keeps its reason, and is told.
+    """
+    from holdfast.entrypoints.switches import looked_at, pause_cluster
+
+    _tell(
+        looked_at(settings, would_pause=True) if dry_run else pause_cluster(settings, _user(), reason), as_json=as_json
+    )
 
 
 @click.command("resume")
@@ -114,12 +117,11 @@ def pause_command(settings: Settings, *, reason: str, as_json: bool, dry_run: bo
 @dry_run
 @with_settings("--data")
 def resume_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
-    """End a pause."""
-    from holdfast.entrypoints.switches import resume_cluster
+    """End a pause. Where there is none, that is told."""
+    from holdfast.entrypoints.switches import looked_at, resume_cluster
 
-    if not dry_run:
-        resume_cluster(settings, _user())
-    _tell_switch(settings, "would resume" if dry_run else "resumed", as_json=as_json, done=not dry_run)
+    answer = looked_at(settings, would_pause=False) if dry_run else resume_cluster(settings, _user())
+    _tell(answer, as_json=as_json)
 
 
 def _user() -> str:
@@ -129,8 +131,5 @@ def _user() -> str:
         return "somebody"  # a container's user need not have a name
 
 
-def _tell_switch(settings: Settings, words: str, *, as_json: bool, done: bool) -> None:
-    if as_json:
-        print_json({"cluster": settings.cluster_id, "step": words, "done": done})
-    else:
-        click.echo(f"{words} cluster {settings.cluster_id}")
+def _tell(answer: Mapping[str, Any], *, as_json: bool) -> None:
+    print_json(answer) if as_json else print_words(answer["told"])

@@ -23,6 +23,7 @@ from holdfast.cli.tick_words import (
     to_seconds,
     what_was_done,
 )
+from holdfast.kernel.ids import cluster_words
 
 if TYPE_CHECKING:
     from holdfast.kernel.settings import Settings
@@ -90,7 +91,7 @@ def _watch(settings: Settings, interval_seconds: float, *, as_json: bool) -> Non
 def status_lines(overview: Data, width: int | None, paint: Paint = plain) -> Iterator[str]:
     """For people: as wide as their terminal, or a line for each thing."""
     count = "1 worker" if overview["workers"] == 1 else f"{overview['workers']} workers"
-    yield from words_lines(f"cluster {overview['cluster']}: {count}", width, Style.TITLE, paint)
+    yield from words_lines(f"{cluster_words(overview['cluster'])} has {count}", width, Style.TITLE, paint)
     for text, style in _facts(overview):
         yield from words_lines(text, width, style, paint, indent=2)
     last = overview["lastTick"]

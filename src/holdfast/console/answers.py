@@ -18,6 +18,10 @@ RETRY_SECONDS: Final = 5
 T = TypeVar("T")
 
 
+class Unchanged(BadRequest):
+    """An order that came to nothing: things are no longer as whoever sent it saw them."""
+
+
 def error_response(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     return JSONResponse(
         {"error": {"code": code, "message": message}}, status, headers={**NOT_STORED, **(headers or {})}
@@ -35,6 +39,8 @@ def answer_to(ask: Callable[[], Mapping[str, Any]]) -> Response:
 def answer_of_error(error: HoldfastError) -> Response:
     if isinstance(error, NotFound):
         return error_response(404, "not_found", str(error))
+    if isinstance(error, Unchanged):
+        return error_response(409, "unchanged", str(error))
     if isinstance(error, BadRequest):
         return error_response(400, "bad_request", str(error))
     if isinstance(error, Retryable):

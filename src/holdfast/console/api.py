@@ -27,7 +27,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of pause and resume; it may be empty."""
 
     by: str = ""
-    reason: str = ""
+    reason: str = ""  # of a pause
+    since: str = ""  # of the pause to end, as it was shown; another one is not ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class ClusterApi:
     overview: Callable[[], Mapping[str, Any]]
     decisions: Callable[[Instant | None, Instant | None, str | None], Mapping[str, Any]]
     pause: Callable[[str, str], Mapping[str, Any]]
-    resume: Callable[[str], Mapping[str, Any]]
+    resume: Callable[[str, str], Mapping[str, Any]]
     take_event: Callable[[Mapping[str, Any]], str]
     token: str
     events_secret: str | None = None
@@ -72,7 +73,7 @@ class ClusterApi:
         return await self._ordered(request, lambda order: self.pause(order.by, order.reason))
 
     async def _resume(self, request: Request) -> Response:
-        return await self._ordered(request, lambda order: self.resume(order.by))
+        return await self._ordered(request, lambda order: self.resume(order.by, order.since))
 
     async def _ordered(self, request: Request, carry_out: Callable[[Order], Mapping[str, Any]]) -> Response:
         refusal = refusal_without_token(request, self.token)

@@ -216,12 +216,19 @@ CALLS: Final = (
     Call(
         "post",
         "/api/pause",
-        "Begin nothing new until resumed.",
+        "Begin nothing new until resumed. A pause that stands already stays as it is: done is then false.",
         "switched",
         secured_by="operator",
         errors=(400, 401, 413, 503),
     ),
-    Call("post", "/api/resume", "End a pause.", "switched", secured_by="operator", errors=(400, 401, 413, 503)),
+    Call(
+        "post",
+        "/api/resume",
+        "End a pause: with `since`, only the one that was shown with it. If there is none, done is false.",
+        "switched",
+        secured_by="operator",
+        errors=(400, 401, 413, 503),
+    ),
     Call(
         "post",
         "/events/aws",

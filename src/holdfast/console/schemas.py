@@ -101,6 +101,7 @@ _NOTICE: Final = record(
         ),
     }
 )
+_PAUSE: Final = record({"by": TEXT, "since": TIME, "reason": TEXT})
 CLUSTER: Final = record(
     {
         "cluster": TEXT,
@@ -113,12 +114,21 @@ CLUSTER: Final = record(
         "upFailures": COUNT,
         "upBackoffUntil": maybe(TIME),
         "lease": record({"owner": TEXT, "until": maybe(TIME), "fence": COUNT}),
-        "paused": maybe(record({"by": TEXT, "since": TIME, "reason": TEXT})),
+        "paused": maybe(_PAUSE),
         "lastTick": maybe(DECISION),
         "lastFailure": maybe(record({"what": TEXT, "at": TIME, "why": TEXT})),
     }
 )
-SWITCHED: Final = record({"cluster": TEXT, "step": TEXT, "done": {"type": "boolean"}})
+_SWITCHES: Final = ("paused", "resumed", "already paused", "paused again", "not paused", "would pause", "would resume")
+SWITCHED: Final = record(
+    {
+        "cluster": TEXT,
+        "step": {"enum": list(_SWITCHES)},
+        "done": {"type": "boolean"},
+        "told": TEXT,
+        "paused": maybe(_PAUSE),
+    }
+)
 EVENT_TAKEN: Final = record({"result": {"enum": ["noted", "known", "ignored", "not ours"]}})
 WEBHOOK_TAKEN: Final = record(
     {"result": {"enum": ["stored", "duplicate", "ignored", "unusable"]}, "delivery": TEXT}, reason=TEXT

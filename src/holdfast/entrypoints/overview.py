@@ -41,7 +41,7 @@ def cluster_overview(store: Store, cluster: ClusterId, policy: Policy, now: Inst
         "upFailures": state.up_failures,
         "upBackoffUntil": _time(state.up_backoff_until),
         "lease": {"owner": state.lock_owner, "until": _time(state.lock_until), "fence": state.fence},
-        "paused": None if pause is None else {"by": pause.by, "since": pause.since.iso(), "reason": pause.reason},
+        "paused": None if pause is None else pause.shown(),
         "lastTick": None if last is None else last.shown(),
         "lastFailure": None if failure is None else failure.shown(),
     }

@@ -1,17 +1,25 @@
-"""Pause and resume, as the command line and the API do them: through the daemon where one holds the store."""
+"""Pause and resume, as the command line, the API and the console do them, and what is told of it.
+
+Through the daemon where one holds the store.
+"""
 
 from contextlib import closing
 from typing import Any
 
-from holdfast.adapters.system_clock import SystemClock
-from holdfast.cluster.pause import Pause, end_pause, set_pause
+from holdfast.adapters.memory import memory_store
+from holdfast.cluster.pause import Pause, end_pause, read_pause, set_pause
 from holdfast.entrypoints.presence import running_daemon
 from holdfast.entrypoints.wiring import open_store
-from holdfast.kernel.ids import ClusterId
+from holdfast.entrypoints.world import world_clock
+from holdfast.kernel.ids import ClusterId, cluster_words
+from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.text import cut
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
+
+Answer = dict[str, Any]
+_UNCHANGED = "nothing was changed"
 
 
 class Switches:
@@ -21,28 +29,85 @@ class Switches:
         self._store = store
         self._clock = clock
         self._cluster = ClusterId(settings.cluster_id)
+        self._name = cluster_words(self._cluster)
 
-    def pause(self, by: str, reason: str) -> dict[str, Any]:
-        pause = Pause(cut(by, 100) or "somebody", self._clock.now(), cut(reason, 500))
-        set_pause(self._store, self._cluster, pause)
-        return {"cluster": self._cluster, "step": "paused", "done": True}
+    def pause(self, by: str, reason: str) -> Answer:
+        now = Instant.from_epoch_seconds(self._clock.now().epoch_seconds)  # as it is stored
+        pause = Pause(_name_of(by), now, cut(reason, 500))
+        found = set_pause(self._store, self._cluster, pause)
+        if not found.is_done and found.pause is not None:
+            return self._already(found.pause)
+        return self._answer("paused", f"paused {self._name}", pause, done=True)
 
-    def resume(self, _by: str) -> dict[str, Any]:
-        end_pause(self._store, self._cluster)
-        return {"cluster": self._cluster, "step": "resumed", "done": True}
+    def resume(self, by: str, since: str = "") -> Answer:
+        """`since`: of the pause that whoever orders this has seen. Another one is not ended."""
+        pause = read_pause(self._store, self._cluster)
+        if pause is None:
+            return self._not_paused()
+        if since and since != pause.since.iso():
+            return self._again(pause)
+        found = end_pause(self._store, self._cluster, pause, _name_of(by), self._clock.now())
+        if found.is_done:
+            return self._answer("resumed", f"resumed {self._name}, which was {pause.words()}", None, done=True)
+        return self._not_paused() if found.pause is None else self._again(found.pause)
+
+    def would_pause(self) -> Answer:
+        pause = read_pause(self._store, self._cluster)
+        if pause is not None:
+            return self._already(pause)
+        return self._answer("would pause", f"would pause {self._name}", None)
+
+    def would_resume(self) -> Answer:
+        pause = read_pause(self._store, self._cluster)
+        if pause is None:
+            return self._not_paused()
+        return self._answer("would resume", f"would resume {self._name}, which is {pause.words()}", pause)
+
+    def _already(self, pause: Pause) -> Answer:
+        return self._answer("already paused", f"{self._name} is already {pause.words()}; {_UNCHANGED}", pause)
+
+    def _again(self, pause: Pause) -> Answer:
+        return self._answer("paused again", f"{self._name} has meanwhile been {pause.words()}; {_UNCHANGED}", pause)
+
+    def _not_paused(self) -> Answer:
+        return self._answer("not paused", f"{self._name} is not paused; {_UNCHANGED}", None)
+
+    def _answer(self, step: str, words: str, pause: Pause | None, *, done: bool = False) -> Answer:
+        """`paused` is the pause that stands now."""
+        stands = None if pause is None else pause.shown()
+        return {"cluster": self._cluster, "step": step, "done": done, "told": words, "paused": stands}
 
 
-def pause_cluster(settings: Settings, by: str, reason: str) -> dict[str, Any]:
+def _name_of(by: str) -> str:
+    return cut(by, 100) or "somebody"
+
+
+def pause_cluster(settings: Settings, by: str, reason: str) -> Answer:
     daemon = running_daemon(settings)
     if daemon is not None and settings.holdfast_store.path is not None:
         return daemon.order("/api/pause", {"by": by, "reason": reason})
     with closing(open_store(settings)) as store:
-        return Switches(store, SystemClock(), settings).pause(by, reason)
+        return Switches(store, world_clock(settings), settings).pause(by, reason)
 
 
-def resume_cluster(settings: Settings, by: str) -> dict[str, Any]:
+def resume_cluster(settings: Settings, by: str) -> Answer:
     daemon = running_daemon(settings)
     if daemon is not None and settings.holdfast_store.path is not None:
         return daemon.order("/api/resume", {"by": by})
     with closing(open_store(settings)) as store:
-        return Switches(store, SystemClock(), settings).resume(by)
+        return Switches(store, world_clock(settings), settings).resume(by)
+
+
+def looked_at(settings: Settings, *, would_pause: bool) -> Answer:
+    """What either would do; nothing is written."""
+    with closing(_readable(settings)) as store:
+        switches = Switches(store, world_clock(settings), settings)
+        return switches.would_pause() if would_pause else switches.would_resume()
+
+
+def _readable(settings: Settings) -> Store:
+    """A file that is not there yet would be made, and is empty: there is no pause in it."""
+    path = settings.holdfast_store.path
+    if path is not None and not path.exists():
+        return memory_store(world_clock(settings))
+    return open_store(settings, writable=False)

@@ -15,6 +15,11 @@ RunId = NewType("RunId", int)
 DeploymentId = NewType("DeploymentId", int)
 
 
+def cluster_words(cluster: str) -> str:
+    """How a sentence names it: the default name is no name, and would read "cluster cluster"."""
+    return "the cluster" if cluster == "cluster" else f"cluster {cluster}"
+
+
 def joined_key(*parts: str | int) -> str:
     """Join the parts of a key with ``#``, such that two different lists of parts never give the same key.
 

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.console.access import Visitor
-from holdfast.console.answers import answer_of_error, answer_to, body_of, error_response
+from holdfast.console.answers import Unchanged, answer_of_error, answer_to, body_of, error_response
 from holdfast.console.pages.charts import time_line
 from holdfast.console.pages.shell import Shell
 from holdfast.kernel.errors import BadRequest, HoldfastError
@@ -39,7 +39,7 @@ class ClusterPages:
     shell: Shell
     boards: ClusterBoards
     pause: Callable[[str, str], Answer]
-    resume: Callable[[str], Answer]
+    resume: Callable[[str, str], Answer]
 
     def routes(self) -> list[Route]:
         boards = self.boards
@@ -95,12 +95,18 @@ class ClusterPages:
         )
 
     async def _pause(self, request: Request) -> Response:
-        return await ordered(
-            self.shell, request, "/cluster#pause", lambda form: self.pause(_who(request), form.get("reason", ""))
-        )
+        return await self._switched(request, lambda form: self.pause(_who(request), form.get("reason", "")))
 
     async def _resume(self, request: Request) -> Response:
-        return await ordered(self.shell, request, "/cluster#pause", lambda _form: self.resume(_who(request)))
+        return await self._switched(request, lambda form: self.resume(_who(request), form.get("since", "")))
+
+    async def _switched(self, request: Request, switch: Callable[[dict[str, str]], Answer]) -> Response:
+        def carry_out(form: dict[str, str]) -> None:
+            answer = switch(form)
+            if not answer["done"]:
+                raise Unchanged(answer["told"])
+
+        return await ordered(self.shell, request, "/cluster#pause", carry_out)
 
 
 async def ordered(

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from holdfast.cluster.glance import glance_words
 from holdfast.console.access import Role, Visitor
-from holdfast.console.answers import NOT_STORED
+from holdfast.console.answers import NOT_STORED, Unchanged
 from holdfast.console.status import age
 from holdfast.kernel.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.kernel.instants import Instant
@@ -190,12 +190,16 @@ def _age(seconds: float | None) -> str:
 
 
 def _status_of(error: HoldfastError) -> int:
+    if isinstance(error, Unchanged):
+        return 409
     return 404 if isinstance(error, NotFound) else 400 if isinstance(error, BadRequest) else 503
 
 
 def _kind(error: HoldfastError) -> str:
     if isinstance(error, NotFound):
         return "Not found"
+    if isinstance(error, Unchanged):
+        return "Nothing was changed"
     if isinstance(error, BadRequest):
         return "Not understood"
     return "Not now" if isinstance(error, Retryable) else "An operator is needed"

@@ -1,0 +1,179 @@
+"""Pause and resume, by several people at once: each is told what is so, and nobody undoes what they have not seen."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.adapters.memory import memory_store
+from holdfast.cli.main import cli
+from holdfast.cluster.pause import Pause, end_pause, pause_key, read_pause, set_pause
+from holdfast.entrypoints.switches import Switches
+from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.settings import load_settings
+from holdfast.ports.store import Condition, Key, Store, Update, Written
+from holdfast.ports.store.schema import Table
+from holdfast.ports.store.tables import STATE
+from tests.clocks import StillClock
+
+CLUSTER = ClusterId("cluster")
+
+
+class Beside:
+    """A store in which somebody else does something just before a write, once; or whose answer to it is lost."""
+
+    def __init__(self, store: Store, meanwhile: Callable[[], object] | None = None) -> None:
+        self._store = store
+        self._meanwhile = meanwhile
+
+    def get(self, table: Table, key: Key) -> Any:
+        return self._store.get(table, key)
+
+    def update(self, table: Table, key: Key, update: Update, condition: Condition) -> Written:
+        if self._meanwhile is not None:
+            self._meanwhile()
+            return self._store.update(table, key, update, condition)
+        self._store.update(table, key, update, condition)
+        # As the DynamoDB adapter does it: the first answer was lost, and it asked again.
+        return self._store.update(table, key, update, condition)
+
+
+@dataclass
+class Case:
+    clock: StillClock
+    store: Store
+
+    def switches(self, store: Any = None, **settings: str) -> Switches:
+        return Switches(store or self.store, self.clock, load_settings(settings))
+
+    @property
+    def pause(self) -> Pause | None:
+        return read_pause(self.store, CLUSTER)
+
+
+@pytest.fixture
+def case() -> Case:
+    clock = StillClock()
+    return Case(clock, memory_store(clock))
+
+
+def test_the_first_pause_stays_and_the_second_is_told_of_it(case: Case) -> None:
+    first = case.switches().pause("ann", "an upgrade")
+    assert (first["step"], first["done"], first["told"]) == ("paused", True, "paused the cluster")
+    case.clock.sleep(90)
+    second = case.switches().pause("bob", "lunch")
+    assert (second["step"], second["done"]) == ("already paused", False)
+    since = first["paused"]["since"].replace(".000Z", "Z")
+    told = f"the cluster is already paused by ann since {since}: an upgrade; nothing was changed"
+    assert second["told"] == told
+    assert second["paused"] == first["paused"]
+    assert case.pause is not None
+    assert (case.pause.by, case.pause.reason) == ("ann", "an upgrade")
+
+
+def test_what_is_not_paused_is_not_resumed(case: Case) -> None:
+    found = case.switches().resume("ann")
+    assert (found["step"], found["done"]) == ("not paused", False)
+    assert found["told"] == "the cluster is not paused; nothing was changed"
+    assert case.store.get(STATE, pause_key(CLUSTER)) is None
+
+
+def test_who_resumes_is_told_what_they_ended(case: Case) -> None:
+    paused = case.switches(CLUSTER_ID="blue").pause("ann", "")
+    assert paused["told"] == "paused cluster blue"
+    found = case.switches(CLUSTER_ID="blue").resume("bob")
+    since = paused["paused"]["since"].replace(".000Z", "Z")
+    assert found["told"] == f"resumed cluster blue, which was paused by ann since {since}"
+    assert (found["done"], found["paused"]) == (True, None)
+    assert case.switches(CLUSTER_ID="blue").pause("ann", "again")["done"]
+
+
+def test_two_who_pause_at_once_one_does_and_the_other_is_told(case: Case) -> None:
+    beside = Beside(case.store, lambda: case.switches().pause("ann", "first"))
+    found = case.switches(beside).pause("bob", "second")
+    assert (found["step"], found["paused"]["reason"]) == ("already paused", "first")
+
+
+def test_two_who_resume_at_once_one_does_and_the_other_is_told(case: Case) -> None:
+    case.switches().pause("ann", "")
+    beside = Beside(case.store, lambda: case.switches().resume("ann"))
+    found = case.switches(beside).resume("bob")
+    assert (found["step"], found["done"]) == ("not paused", False)
+
+
+def test_a_pause_that_was_set_meanwhile_is_not_ended(case: Case) -> None:
+    """Bob read Ann's. Before he wrote, she resumed and Cy paused for a reason that Bob does not know."""
+    case.switches().pause("ann", "an upgrade")
+
+    def meanwhile() -> None:
+        case.switches().resume("ann")
+        case.clock.sleep(1)
+        case.switches().pause("cy", "the disk is full")
+
+    found = case.switches(Beside(case.store, meanwhile)).resume("bob")
+    assert (found["step"], found["done"]) == ("paused again", False)
+    assert "has meanwhile been paused by cy" in found["told"]
+    assert case.pause is not None
+    assert case.pause.reason == "the disk is full"
+
+
+def test_only_the_pause_that_was_shown_is_ended(case: Case) -> None:
+    """A page that has stood for an hour resumes nothing that it did not show."""
+    shown = case.switches().pause("ann", "an upgrade")["paused"]["since"]
+    case.switches().resume("ann")
+    case.clock.sleep(3600)
+    later = case.switches().pause("cy", "the disk is full")["paused"]["since"]
+    assert case.switches().resume("bob", shown)["step"] == "paused again"
+    assert case.switches().resume("bob", later)["step"] == "resumed"
+
+
+def test_an_answer_that_was_lost_is_not_somebody_elses_pause(case: Case) -> None:
+    paused = case.switches(Beside(case.store)).pause("ann", "an upgrade")
+    assert (paused["step"], paused["done"]) == ("paused", True)
+    resumed = case.switches(Beside(case.store)).resume("ann")
+    assert (resumed["step"], resumed["done"]) == ("resumed", True)
+
+
+def test_a_dry_run_tells_what_is_so_and_writes_nothing(case: Case) -> None:
+    assert case.switches().would_pause()["told"] == "would pause the cluster"
+    assert case.switches().would_resume()["step"] == "not paused"
+    assert case.pause is None
+    case.switches().pause("ann", "an upgrade")
+    assert case.switches().would_pause()["step"] == "already paused"
+    would = case.switches().would_resume()
+    assert (would["step"], would["done"]) == ("would resume", False)
+    assert case.pause is not None
+
+
+def test_on_the_command_line_each_says_what_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where nothing is stored yet, too; a dry run makes nothing."""
+    monkeypatch.chdir(tmp_path)
+
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(cli, words)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return result.stdout
+
+    assert said("pause", "--dry-run") == "would pause the cluster\n"
+    assert said("resume", "--dry-run") == "the cluster is not paused; nothing was changed\n"
+    assert list(tmp_path.iterdir()) == []
+    assert said("resume") == "the cluster is not paused; nothing was changed\n"
+    assert said("pause", "--reason", "an upgrade") == "paused the cluster\n"
+    assert ": an upgrade; nothing was changed" in said("pause", "--reason", "lunch")
+    assert json.loads(said("pause", "--json"))["paused"]["reason"] == "an upgrade"
+    assert said("resume").startswith("resumed the cluster, which was paused by ")
+    assert said("resume") == "the cluster is not paused; nothing was changed\n"
+
+
+def test_ending_tells_the_pause_that_stands_instead(case: Case) -> None:
+    now = case.clock.now()
+    seen = Pause("ann", now, "")
+    set_pause(case.store, CLUSTER, Pause("cy", now, "the disk is full"))
+    found = end_pause(case.store, CLUSTER, seen, "bob", now)
+    assert not found.is_done
+    assert found.pause is not None
+    assert found.pause.by == "cy"
