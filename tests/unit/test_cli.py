@@ -322,6 +322,18 @@ def test_every_command_that_shows_has_json_and_every_one_that_changes_has_dry_ru
     assert {path for path, names in options.items() if "--dry-run" in names} == changes
 
 
+def test_help_says_everything_in_eighty_columns() -> None:
+    """No sentence is cut off, nothing is wider, and no value has the name of a Python type."""
+    paths = [path for path, _ in leaves(cli)]
+    groups = {path.rpartition(" ")[0] for path in paths}
+    for path in {*paths, *groups}:
+        shown = CliRunner().invoke(cli, [*path.split(), "--help"], prog_name="holdfast", terminal_width=80)
+        assert shown.exit_code == 0
+        assert "...\n" not in shown.stdout.replace("[ARGS]...", ""), path
+        assert max(map(len, shown.stdout.splitlines())) <= 80, path
+        assert not re.search(r"INTEGER|FLOAT|RANGE", shown.stdout), path
+
+
 def leaves(group: click.Group, path: str = "") -> list[tuple[str, click.Command]]:
     found: list[tuple[str, click.Command]] = []
     for name, command in group.commands.items():

@@ -421,7 +421,7 @@ def test_status_says_what_is_wrong_in_words() -> None:
         lastFailure={"what": "NoLook", "at": "2026-01-15T09:00:00.000Z", "why": "slow\x1b[2J"},
     )
     assert list(status_lines(seen, None)) == [
-        "cluster c: 3 workers",
+        "cluster c has 3 workers",
         "  paused by a\\nb since 2026-01-15T10:00:00Z: tests",
         "  scale-up 7: LAUNCHING for 3 s",
         "  last action completed: never",
@@ -433,7 +433,7 @@ def test_status_says_what_is_wrong_in_words() -> None:
         "  cpu_high  no     0.31  >= 0.70",
     ]
     assert list(status_lines(overview(workers=1, lastTick=None), None)) == [
-        "cluster c: 1 worker",
+        "cluster c has 1 worker",
         "  no action under way",
         "  last action completed: never",
         "  no tick since yesterday",

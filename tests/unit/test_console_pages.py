@@ -197,7 +197,8 @@ def test_pause_and_resume_by_the_page(world: ConsoleWorld) -> None:
     assert "Paused by" not in world.get("/cluster").text
 
 
-def test_a_pause_that_stands_is_not_written_over_by_a_page(world: ConsoleWorld) -> None:
+def test_a_pause_that_stands_is_not_written_over_by_a_page() -> None:
+    world = ConsoleWorld(access=OPEN)
     world.post("/cluster/pause", {"reason": "<b>upgrade</b>"}, ORIGIN)
     again = world.post("/cluster/pause", {"reason": "lunch"}, {**ORIGIN, "accept": "text/html"})
     assert again.status == 409
@@ -207,7 +208,8 @@ def test_a_pause_that_stands_is_not_written_over_by_a_page(world: ConsoleWorld) 
     assert world.get("/api/cluster/now").json["paused"]["reason"] == "<b>upgrade</b>"
 
 
-def test_a_page_resumes_the_pause_that_it_shows_and_no_other(world: ConsoleWorld) -> None:
+def test_a_page_resumes_the_pause_that_it_shows_and_no_other() -> None:
+    world = ConsoleWorld(access=OPEN)
     assert world.post("/cluster/resume", {}, ORIGIN).json["error"]["code"] == "unchanged"
     world.post("/cluster/pause", {"reason": "upgrade"}, ORIGIN)
     (since,) = re.findall(r'name="since" value="([^"]+)"', world.get("/cluster").text)

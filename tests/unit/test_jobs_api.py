@@ -216,7 +216,7 @@ def test_what_has_moved_on_since_the_index_was_written_is_left_out(world: JobWor
 
 
 def test_the_installation_may_be_left_out_where_there_is_one(world: JobWorld) -> None:
-    assert "none is known yet" in refused(world.get("/api/jobs"))
+    assert "no installation is known yet" in refused(world.get("/api/jobs"), 404)
     world.job(1, "queued")
     assert ids(world.get("/api/jobs")[1]) == [1]
     world.take(delivery("workflow_job", job_payload("queued", job_id=1, installation=7), CREATED))

@@ -24,11 +24,12 @@ from starlette.types import ASGIApp
 from holdfast.adapters.memory import memory_store
 from holdfast.console.app import CONTENT_SECURITY_POLICY, Served, build_app
 from holdfast.console.metrics import Metrics
-from holdfast.console.status import TableStatus, age
+from holdfast.console.status import TableStatus
 from holdfast.entrypoints.logs import JsonLines, TextLines
 from holdfast.entrypoints.timed import TimedStore
 from holdfast.kernel.errors import StoreUnavailable, WriteConflict
 from holdfast.kernel.settings import StoreAddress
+from holdfast.kernel.text import age
 from holdfast.ports.store import Key, PutItem, Query, attr
 from holdfast.ports.store.admin import Difference
 from holdfast.ports.store.tables import LOGS, STATE

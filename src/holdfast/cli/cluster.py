@@ -28,7 +28,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 class Since(click.ParamType[Callable[[Instant], Instant]]):
     """How far back: 30m, 6h, 2d, or a time. It depends on what time it is in the world."""
 
-    name = "since"
+    name = "when"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -70,7 +70,7 @@ def tick_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
         print_words(f"stopped: {ticked['stopped']}", Style.BAD)
 
 
-@click.command("explain")
+@click.command("explain", short_help="Show what each tick saw and did, or why not.")
 @click.option("--since", type=Since(), default="1h", show_default=True, help="How far back: 30m, 6h, 2d, or a time.")
 @as_json
 @with_settings("--data")

@@ -19,7 +19,7 @@ _INSTALLED: Final = {
 }
 
 
-@click.group("completion")
+@click.group("completion", short_help="Print the script for completion in a shell.")
 def completion_commands() -> None:
     """Print the script that completes commands, options and values in a shell."""
 

@@ -12,6 +12,7 @@ from holdfast.cli.job_words import echo_more, words
 from holdfast.cli.jobs import ask, installation, paging, repository, span
 from holdfast.cli.options import as_json, with_settings
 from holdfast.cli.output import print_json, print_table, print_words
+from holdfast.cli.tick_words import to_seconds
 
 if TYPE_CHECKING:
     from holdfast.kernel.settings import Settings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 GROUPS = ("repo", "workflow", "team", "pool", "day")
 
 
-@click.command("cost")
+@click.command("cost", short_help="Show what the jobs' machines cost, the dearest first.")
 @click.option("--by", type=click.Choice(GROUPS), help="What to add up by.  [default: repo]")
 @click.option("--dynamodb", is_flag=True, help="What tracking itself costs on DynamoDB, for a million jobs.")
 @installation
@@ -40,8 +41,8 @@ def cost_command(settings: Settings, *, dynamodb: bool, as_json: bool, **given: 
     if as_json:
         print_json(answer)
         return
-    summary = f"{answer['jobs']} jobs from {answer['since']} to {answer['until']}: {answer['usd']:.2f} USD"
-    print_words(summary, Style.TITLE)
+    span = f"from {to_seconds(answer['since'])} to {to_seconds(answer['until'])}"
+    print_words(f"{answer['jobs']} jobs {span}: {answer['usd']:.2f} USD", Style.TITLE)
     print_table(["USD", "JOBS", "", answer["by"].upper()], [_cost_row(group) for group in answer["items"]])
     print_words(
         f"EC2's prices are of {answer['prices_as_of']}: {answer['prices_source']}; newer ones: holdfast prices refresh"

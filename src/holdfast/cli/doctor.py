@@ -27,7 +27,7 @@ _STYLES: Final = {
 _OUTCOME: Final = max(map(len, _STYLES))
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Check what Holdfast needs, and say how to mend it.")
 @as_json
 @click.option(
     "--time-limit",

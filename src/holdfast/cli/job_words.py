@@ -9,6 +9,8 @@ import click
 from holdfast.cli.colours import Style, of_job
 from holdfast.cli.layout import Cell
 from holdfast.cli.output import print_table, print_words
+from holdfast.cli.tick_words import to_seconds
+from holdfast.kernel.instants import Instant
 
 
 def echo_more(answer: Mapping[str, Any]) -> None:
@@ -41,6 +43,8 @@ def attribute_rows(answer: Mapping[str, Any]) -> list[list[object]]:
 
 
 def _value(name: str, value: object) -> Cell:
+    if name == "ttl" and isinstance(value, int):
+        return Cell(f"{value}: kept until {Instant.from_epoch_seconds(value).iso_seconds()}")
     text = words(value)
     return _status(text) if name in ("status", "conclusion") else Cell(text)
 
@@ -71,7 +75,8 @@ def _unchanged(event: Mapping[str, Any]) -> str:
 def echo_stats(answer: Mapping[str, Any]) -> None:
     """The figures of all jobs first, then of each; percentiles are p50/p95/p99."""
     repo = f" of {answer['repo']}" if answer["repo"] else ""
-    print_words(f"{answer['jobs']} jobs{repo} from {answer['since']} to {answer['until']}; times are p50/p95/p99")
+    span = f"from {to_seconds(answer['since'])} to {to_seconds(answer['until'])}"
+    print_words(f"{answer['jobs']} jobs{repo} {span}; times are p50/p95/p99", Style.TITLE)
     groups = [answer["total"], *answer["items"]]
     print_table(["JOBS", "SUCCESS", "RUNS FOR", "QUEUED FOR", "WORKFLOW / JOB"], [_group_row(one) for one in groups])
     if set(answer["pools"]) - {"none"}:

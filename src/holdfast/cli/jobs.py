@@ -18,6 +18,7 @@ from holdfast.cli.job_words import (
 )
 from holdfast.cli.options import as_json, with_settings
 from holdfast.cli.output import print_json, print_table, print_words
+from holdfast.kernel.errors import BadRequest, NotFound
 from holdfast.kernel.instants import Instant
 
 if TYPE_CHECKING:
@@ -58,11 +59,16 @@ one_job = options(click.argument("job_id", metavar="JOB"), installation, as_json
 
 
 def ask(settings: Settings, question: Callable[[Tracking, dict[str, str]], dict[str, Any]], **given: Any) -> Any:
-    """Put the question with what is given, as texts."""
+    """Put the question with what is given, as texts. What it does not understand was typed wrongly: exit code 2."""
     from holdfast.entrypoints.job_wiring import opened_tracking
 
     with opened_tracking(settings) as tracking:
-        return question(tracking, _texts(settings, given))
+        try:
+            return question(tracking, _texts(settings, given))
+        except NotFound:
+            raise
+        except BadRequest as error:
+            raise click.UsageError(str(error)) from error
 
 
 def _texts(settings: Settings, given: Mapping[str, Any]) -> dict[str, str]:
@@ -84,7 +90,7 @@ def _of(tracking: Tracking, given: dict[str, str]) -> str:
     return found if found is not None else str(tracking.only_installation())
 
 
-@click.group("jobs")
+@click.group("jobs", short_help="Show workflow jobs: where they are, and why.")
 def jobs_commands() -> None:
     """Show workflow jobs: where they are, what happened to them, and why."""
 
@@ -163,7 +169,7 @@ def stuck_command(settings: Settings, *, as_json: bool, **given: Any) -> None:
     echo_more(answer)
 
 
-@jobs_commands.command("stats")
+@jobs_commands.command("stats", short_help="Show how often jobs succeed, how long they run and wait.")
 @installation
 @repository
 @span

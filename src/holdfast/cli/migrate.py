@@ -21,20 +21,27 @@ if TYPE_CHECKING:
 
 _PHASES = click.Choice(["off", "dual_write", "dual_read", "dynamodb_only"])
 _workers = click.option(
-    "--workers", type=click.IntRange(1, 64), default=8, show_default=True, help="Jobs that are done at once."
+    "--workers",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    help="Jobs that are done at once.",
 )
 _anyway = click.option(
     "--anyway", is_flag=True, help="Although something speaks against it. A jump is refused all the same."
 )
-_rate = click.option("--rate", type=click.FloatRange(0.1), help="Objects a second at the most.  [default: no limit]")
+_rate = click.option(
+    "--rate", metavar="N", type=click.FloatRange(0.1), help="Objects a second at the most.  [default: no limit]"
+)
 
 
-@click.group("migrate")
+@click.group("migrate", short_help="Go over from an older system that keeps webhooks in S3.")
 def migrate_commands() -> None:
     """Go over from an older system that keeps webhooks in S3: forward in steps, and back."""
 
 
-@migrate_commands.command("status")
+@migrate_commands.command("status", short_help="Show the phase, how it fares, and whether to go on.")
 @as_json
 @with_settings("--data")
 def status_command(settings: Settings, *, as_json: bool) -> None:
@@ -96,9 +103,17 @@ def backfill_command(settings: Settings, *, workers: int, rate: float | None, as
         click.echo(f"and {done.unusable - len(done.unusable_keys)} more; list them with: holdfast migrate compare")
 
 
-@migrate_commands.command("compare")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, help="A share of the jobs; 1: all.")
-@click.option("--sample-seed", type=int, default=0, show_default=True, help="Another number chooses other jobs.")
+@migrate_commands.command("compare", short_help="Hold S3 against the tables, job by job.")
+@click.option(
+    "--sample",
+    metavar="SHARE",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    help="A share of the jobs; 1: all.",
+)
+@click.option(
+    "--sample-seed", metavar="N", type=int, default=0, show_default=True, help="Another number chooses other jobs."
+)
 @_workers
 @_rate
 @as_json

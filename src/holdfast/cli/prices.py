@@ -36,9 +36,11 @@ def show_command(settings: Settings, *, as_json: bool) -> None:
     print_table(["USD AN HOUR", "SIZE LARGE OF"], rows)
 
 
-@prices_commands.command("refresh")
+@prices_commands.command("refresh", short_help="Take AWS's prices of today instead of the shipped ones.")
 @click.argument("listed", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
-@click.option("--region", help="Of which region.  [default: the file's only one; without a file, boto3's]")
+@click.option(
+    "--region", metavar="REGION", help="Of which region.  [default: the file's only one; without a file, boto3's]"
+)
 @as_json
 @dry_run
 @with_settings("--data")

@@ -22,7 +22,7 @@ def run_command(settings: Settings) -> None:
     serve(settings, say=click.echo)
 
 
-@click.command("serve")
+@click.command("serve", short_help="Serve webhooks, API and pages, without ticking.")
 @with_settings("--host", "--port", "--data")
 def serve_command(settings: Settings) -> None:
     """Serve webhooks, API and pages, and leave the ticks to another process.

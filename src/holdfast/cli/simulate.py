@@ -24,13 +24,16 @@ _SHOWN_MOST: Final = 3  # violations that are shrunk and told in full
 _BAR: Final = 30
 
 
-@click.command("simulate")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The seed, or the first of many.")
-@click.option("--seeds", type=click.IntRange(1), help="How many seeds to search, one after the other.")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for a search.  [default: 1]")
-@click.option("--days", type=Days(0.1, 365), help="Virtual days for each seed.  [default: 0.25]")
+@click.command("simulate", short_help="Run Holdfast in a simulated world, under its invariants.")
+@click.option(
+    "--seed", metavar="N", type=click.IntRange(0), default=1, show_default=True, help="The seed, or the first of many."
+)
+@click.option("--seeds", metavar="N", type=click.IntRange(1), help="How many seeds to search, one after the other.")
+@click.option("--jobs", metavar="N", type=click.IntRange(1, 64), help="Processes for a search.  [default: 1]")
+@click.option("--days", metavar="DAYS", type=Days(0.1, 365), help="Virtual days for each seed.  [default: 0.25]")
 @click.option(
     "--scenario",
+    metavar="NAME",
     type=ScenarioName(),
     help="A scenario of the library instead of what the seed draws; 'list' shows them.",
 )
@@ -39,7 +42,9 @@ _BAR: Final = 30
     type=click.Choice(["none", "mild", "wild"]),
     help="How much goes wrong.  [default: wild; none for a scenario]",
 )
-@click.option("--only", help="Of the run's faults only these, by name, separated by commas; 'none' for no fault.")
+@click.option(
+    "--only", metavar="NAMES", help="Of the run's faults only these, by name, separated by commas; 'none' for no fault."
+)
 @click.option("--plot", type=SvgFile(), metavar="FILE.svg", help="Draw the run into this file.")
 @click.option("--story", is_flag=True, help="Tell everything that happened, line by line.")
 @as_json

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.colours import Style
+from holdfast.cli.layout import wrapped
 from holdfast.cli.options import as_json, dry_run, with_settings
-from holdfast.cli.output import print_json, print_table
+from holdfast.cli.output import print_json, print_table, print_words, terminal_width
 from holdfast.kernel.errors import TableProblem
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ def create_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
         print_json({"items": items, "cursor": None})
     elif not items and not left:
-        click.echo(f"nothing to create: all tables are in {settings.holdfast_store}")
+        print_words(f"nothing to create: all tables are in {settings.holdfast_store}")
     _refuse(left, "'holdfast tables check' says what to do")
 
 
@@ -68,7 +71,7 @@ def check_command(settings: Settings, *, as_json: bool) -> None:
         rows = [[str(getattr(difference, column)) for column in columns] for difference in found]
         print_table(["TABLE", "ATTRIBUTE", "DECLARED", "FOUND", "WHAT TO DO"], rows)
     else:
-        click.echo(f"all {len(checks)} tables in {settings.holdfast_store} are as declared")
+        print_words(f"all {len(checks)} tables in {settings.holdfast_store} are as declared")
     _refuse(found, "what to do is said with each difference")
 
 
@@ -84,7 +87,12 @@ def describe_command(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print_json({"items": [_table_json(check) for check in checks], "cursor": None})
         return
-    click.echo("\n\n".join(_description(check) for check in checks))
+    for number, check in enumerate(checks):
+        if number:
+            click.echo()
+        print_words(f"{check.table.name}  ({check.table.setting})", Style.TITLE)
+        for line in _description(check, terminal_width()):
+            click.echo(line)
 
 
 def _refuse(left: list[Difference], what_now: str) -> None:
@@ -110,12 +118,16 @@ def _table_json(check: TableCheck) -> dict[str, object]:
     }
 
 
-def _description(check: TableCheck) -> str:
+def _description(check: TableCheck, width: int | None) -> Iterator[str]:
     table = check.table
     facts = [("holds", table.purpose), ("keys", ", ".join(table.key_attributes))]
     facts += [("index", _index_words(index)) for index in table.indexes]
     facts += [("expires by", table.ttl or "nothing"), ("exists", _existence(check))]
-    return "\n".join([f"{table.name}  ({table.setting})", *(f"  {name:<12}{words}" for name, words in facts)])
+    indent = " " * 14
+    for name, words in facts:
+        first, *rest = [words] if width is None else wrapped(words, max(width - len(indent), 20))
+        yield f"  {name:<12}{first}"
+        yield from (indent + line for line in rest)
 
 
 def _index_words(index: Index) -> str:

@@ -47,7 +47,7 @@ _JOB_CALLS: Final = (
             ("job_name", "The job's name."),
             *_LISTING,
         ),
-        errors=(400, 503),
+        errors=(400, 404, 503),
     ),
     Call(
         "get",
@@ -55,7 +55,7 @@ _JOB_CALLS: Final = (
         "Jobs that are where they are for too long, the oldest first.",
         "stuck-jobs",
         (_INSTALLATION, ("status", "Only those that are stuck in it."), *_LISTING),
-        errors=(400, 503),
+        errors=(400, 404, 503),
     ),
     Call(
         "get",
@@ -63,7 +63,7 @@ _JOB_CALLS: Final = (
         "How often jobs succeed, how long they take and wait. Seven days back, unless asked.",
         "job-stats",
         (_INSTALLATION, _REPOSITORY, *_SPAN, *_LISTING),
-        errors=(400, 503),
+        errors=(400, 404, 503),
     ),
     Call(
         "get",
@@ -71,7 +71,7 @@ _JOB_CALLS: Final = (
         "What the jobs' machines cost, the dearest group first. Thirty days back, unless asked.",
         "costs",
         (("by", "repo, workflow, team, pool or day."), _INSTALLATION, _REPOSITORY, *_SPAN, *_LISTING),
-        errors=(400, 503),
+        errors=(400, 404, 503),
     ),
     Call("get", _JOB, "One job.", "job", errors=(400, 404, 503)),
     Call(

@@ -67,16 +67,6 @@ class Status:
         }
 
 
-def age(seconds: int) -> str:
-    """``2 d 3 h``, ``3 h 12 min``, ``40 s``: the two largest units."""
-    parts = []
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]) or "0 s"
-
-
 def _table_json(table: TableStatus) -> dict[str, object]:
     differences = [{k: v for k, v in asdict(d).items() if k not in ("table", "step")} for d in table.differences]
     return {"name": table.name, "purpose": table.purpose, "ok": not differences, "differences": differences}

@@ -254,7 +254,7 @@ class Tracking:
         if len(known) == 1:
             return known[0]
         if not known:
-            raise BadRequest("installation_id: none is known yet; GitHub has sent no webhook, or none was stored")
+            raise NotFound("no installation is known yet: GitHub has sent no webhook, or none was stored")
         some = ", ".join(map(str, known[:20])) + (" and more" if len(known) > 20 else "")
         raise BadRequest(f"installation_id: there are several; say which of {some}")
 

@@ -8,7 +8,7 @@ from holdfast.jobs.retry import was_taken_down
 from holdfast.jobs.stuck import Patience, seconds_there
 from holdfast.jobs.views import repository_of
 from holdfast.kernel.instants import Instant
-from holdfast.kernel.text import cut
+from holdfast.kernel.text import age, cut
 from holdfast.ports.store import Item
 
 
@@ -74,7 +74,7 @@ def _queued(job: Item, moments: Moments) -> Explanation:
     labels = ", ".join(cut(label) for label in job.get("labels", ())) or "no labels"
     because = f"No runner has been asked for yet. It wants: {labels}."
     if moments.released is not None:
-        because = f"It was released after {moments.approval_ms // 1000} s of waiting. " + because
+        because = f"It was released after {age(moments.approval_ms // 1000)} of waiting. " + because
     return Explanation(
         "queued", _iso(moments.queued or moments.created), because, "the runner fleet schedules a runner"
     )
@@ -96,8 +96,8 @@ def _scheduled(job: Item, moments: Moments) -> Explanation:
 def _in_progress(job: Item, moments: Moments) -> Explanation:
     because = f"It runs on {cut(str(job.get('runner_name', 'a runner')))}"
     if moments.overall_queue_ms is not None:
-        because += f", {moments.overall_queue_ms // 1000} s after it was created"
-        because += f" (and {moments.approval_ms // 1000} s of approval)" if moments.approval_ms else ""
+        because += f", {age(moments.overall_queue_ms // 1000)} after it was created"
+        because += f" (and {age(moments.approval_ms // 1000)} of approval)" if moments.approval_ms else ""
     is_lost = job.get("interrupted_attempt", 0) >= job.get("scheduling_attempt", 1)
     following = "EC2 takes its machine away; it will fail, and may be run again" if is_lost else "it ends"
     return Explanation("in_progress", _iso(moments.started), because + ".", following)
@@ -108,7 +108,7 @@ def _completed(job: Item, moments: Moments, run: Item | None) -> Explanation:
     if moments.started is None:
         because = f"It ended as {conclusion} without ever running."
     else:
-        because = f"It ended as {conclusion} after running for {moments.run_seconds} s."
+        because = f"It ended as {conclusion} after running for {age(moments.run_seconds or 0)}."
     if job.get("interrupted_attempt", 0) >= job.get("scheduling_attempt", 1):
         because += " EC2 had taken its machine away."
     repository = repository_of(job) or "its repository"

@@ -17,3 +17,13 @@ def cut(text: str, most: int = 60) -> str:
 def some(number: int, what: str) -> str:
     """1 pod, 2 pods."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def age(seconds: int) -> str:
+    """``2 d 3 h``, ``3 h 12 min``, ``40 s``: the two largest units."""
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"

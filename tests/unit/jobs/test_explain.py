@@ -60,7 +60,7 @@ def test_a_scheduled_job() -> None:
 
 def test_a_running_job() -> None:
     events = STORIES["gated"]()
-    assert "32 s after it was created (and 178 s of approval)" in said(told(*events[:-1]), now=CREATED.plus(300))
+    assert "32 s after it was created (and 2 min 58 s of approval)" in said(told(*events[:-1]), now=CREATED.plus(300))
 
 
 def test_a_job_that_ended() -> None:

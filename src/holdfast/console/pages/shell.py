@@ -14,10 +14,9 @@ from starlette.responses import HTMLResponse, Response
 from holdfast.cluster.glance import glance_words
 from holdfast.console.access import Role, Visitor
 from holdfast.console.answers import NOT_STORED, Unchanged
-from holdfast.console.status import age
 from holdfast.kernel.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.kernel.instants import Instant
-from holdfast.kernel.text import one_line
+from holdfast.kernel.text import age, one_line
 
 Data = Mapping[str, Any]
 Ask = Callable[[], Data]
