@@ -66,7 +66,8 @@ def _show_tracker_cost(settings: Settings, *, as_json: bool) -> None:
         return
     for row in found["items"]:
         kind = "with a deployment" if row["has_deployment"] else "of the normal kind"
-        print_words(f"a job {kind}, {row['size_bytes']} bytes in the seed's layout and {row['stored_bytes']} in ours:")
+        sizes = f"{row['size_bytes']} bytes with every attribute, {row['stored_bytes']} as it is stored"
+        print_words(f"a job {kind}, {sizes}:")
         print_words(f"units by step: {words(row['by_step'])}", indent=2)
         print_words(f"units by table: {words(row['by_table'])}", indent=2)
     print_words(f"DynamoDB's prices are of {found['prices_as_of'] or 'your own'}: {found['prices_source']}")

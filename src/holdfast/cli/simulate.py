@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shutil
 import sys
 import time
 from itertools import count, islice
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from holdfast.cli.options import as_json
-from holdfast.cli.output import print_json
+from holdfast.cli.output import print_json, print_words
 from holdfast.cli.simulate_options import Days, ScenarioName, SvgFile, check_together, names_of
 from holdfast.kernel.errors import NeedsOperator
+from holdfast.kernel.text import some
 
 if TYPE_CHECKING:
     from holdfast.entrypoints.simulation import Question, Tally
@@ -106,8 +108,8 @@ def _one(question: Question, only: list[str] | None, *, plot: Path | None, story
         if story:
             for line in outcome.story.lines():
                 click.echo(line)
-        click.echo(_setup_words(outcome))
-        click.echo(_tally_words(tally))
+        print_words(_setup_words(outcome))
+        print_words(_tally_words(tally))
     if outcome.violations:
         _tell_violation(question, outcome, only)
         sys.exit(1)
@@ -139,7 +141,7 @@ def _many(question: Question, seeds: int, jobs: int, *, as_json: bool) -> None:
     if as_json:
         print_json(tally.shown())
     else:
-        click.echo(_tally_words(tally))
+        print_words(_tally_words(tally))
     if tally.found:
         _tell_found(question, tally)
         sys.exit(1)
@@ -208,17 +210,16 @@ def _list_scenarios(*, as_json: bool) -> None:
 def _setup_words(outcome: Outcome) -> str:
     setup, tracked = outcome.setup, outcome.tracked
     workers = (
-        f"{setup.workers} workers in {setup.zones} zones, {setup.shape} load, "
+        f"{some(setup.workers, 'worker')} in {some(setup.zones, 'zone')}, {setup.shape} load, "
         f"{setup.numbers.min_workers} to {setup.numbers.max_workers} allowed"
     )
-    jobs = f"{tracked.jobs} jobs of {tracked.runs} runs at GitHub, {tracked.webhooks} webhooks"
+    jobs = f"{some(tracked.jobs, 'job')} of {some(tracked.runs, 'run')} at GitHub, {some(tracked.webhooks, 'webhook')}"
     told = [*([workers] if setup.ticks else []), *([jobs] if setup.github else [])]
-    return f"seed {setup.seed}: {'; '.join(told)}; {len(outcome.fault_names)} faults"
+    return f"seed {setup.seed}: {'; '.join(told)}; {some(len(outcome.fault_names), 'fault')}"
 
 
 def _tally_words(tally: Tally) -> str:
-    found = f"{len(tally.found)} violations" if len(tally.found) != 1 else "1 violation"
-    seeds = f"{tally.seeds} seeds" if tally.seeds != 1 else "1 seed"
+    found, seeds = some(len(tally.found), "violation"), some(tally.seeds, "seed")
     calls, faults = f"{tally.port_calls:,}", f"{tally.faults.total():,}"
     return f"{seeds}, {tally.virtual_days:.2f} virtual days, {calls} port calls, {faults} faults: {found}"
 
@@ -235,10 +236,13 @@ class _Progress:
         if not self._shows:
             return
         seconds = max(0.001, time.monotonic() - self._started)
-        full = round(_BAR * tally.seeds / self._seeds)
-        bar = "█" * full + "·" * (_BAR - full)
         rates = f"{tally.seeds / seconds:.1f} seeds/s, {tally.virtual_days / seconds:.1f} virtual days/s"
-        click.echo(f"\r{bar} {tally.seeds}/{self._seeds}  {rates}, {len(tally.found)} violations ", err=True, nl=False)
+        words = f" {tally.seeds}/{self._seeds}  {rates}, {some(len(tally.found), 'violation')} "
+        # One that went on in the next line would leave a piece of itself behind each time.
+        width = shutil.get_terminal_size().columns - 1
+        room = min(_BAR, max(0, width - len(words)))
+        full = round(room * tally.seeds / self._seeds)
+        click.echo(f"\r{'█' * full}{'·' * (room - full)}{words[:width]}", err=True, nl=False)
 
     def end(self) -> None:
         if self._shows:

@@ -106,8 +106,8 @@ class Compared:
 
 # The first four are of the seed; its true cost was measured on DynamoDB Local, for a job of 1.3 KB.
 COMPARED: Final = (
-    Compared("the seed's claim (four events, no counters)", Decimal("9.5"), Decimal("11.5")),
-    Compared("the seed's plan, carried out literally", Decimal("36.4"), Decimal("42.4")),
+    Compared("the first plan's estimate (four events, no counters)", Decimal("9.5"), Decimal("11.5")),
+    Compared("the first plan, carried out literally", Decimal("36.4"), Decimal("42.4")),
     Compared("the same with attached, counters and deployments", Decimal("45.6"), Decimal("54.6")),
     Compared("webhooks on S3, as before", Decimal("21.60"), Decimal("26.60"), "USD per million jobs"),
 )
