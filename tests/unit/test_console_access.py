@@ -40,6 +40,12 @@ def test_on_this_machine_everybody_may_look_and_act(host: str) -> None:
     assert is_paused(world)
 
 
+def test_where_nobody_signs_in_the_form_leads_on() -> None:
+    world = ConsoleWorld(access=OPEN)
+    assert world.get("/login", next="/jobs?tab=queue").headers["location"] == "/jobs?tab=queue"
+    assert world.get("/login", next="//evil.example").headers["location"] == "/"
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "192.168.0.7"])
 @pytest.mark.parametrize("path", ["/", "/api/overview", "/live", "/metrics", "/nowhere"])
 def test_a_name_that_is_not_this_machines_is_refused(host: str, path: str) -> None:

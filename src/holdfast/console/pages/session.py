@@ -22,7 +22,7 @@ class SessionPages:
 
     def routes(self) -> list[Route]:
         if not self.access.has_tokens:
-            return []
+            return [Route(LOGIN_PATH, _onward, methods=["GET"])]
         return [
             Route(LOGIN_PATH, self._form, methods=["GET"]),
             Route(LOGIN_PATH, self._sign_in, methods=["POST"]),
@@ -65,3 +65,8 @@ class SessionPages:
         answer = RedirectResponse(LOGIN_PATH, 303)
         answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return answer
+
+
+async def _onward(request: Request) -> Response:
+    """Nobody signs in here; an address that was kept from a server with tokens still leads somewhere."""
+    return RedirectResponse(next_path(request.query_params.get("next", "/")), 303)
