@@ -4,11 +4,13 @@ import os
 import re
 import signal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from holdfast.console.pages.shell import environment
 from tests.browser.browsing import NO_CHROMIUM, SCREENS, Visitor, barriers, found_chromium
 from tests.browser.conftest import RunningHoldfast, running_holdfast
 from tests.conftest import REAL
@@ -209,6 +211,24 @@ def test_a_page_that_is_not_there_says_so(
     visitor.leaves()
     assert visitor.problems
     assert [told for told in visitor.problems if "the server responded with a status of 40" not in told] == []
+    visitor.problems.clear()
+
+
+def test_a_page_that_could_not_be_made_comes_by_itself(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    """The store did not answer; then it does."""
+    page = visitor.opens(holdfast.url + "/system")
+    error = environment().get_template("error.html")
+    about = {"title": "Not now", "kind": "Not now", "problem": "throttled", "passes": True, "json_path": None}
+    frame: dict[str, Any] = {"version": "1", "places": (), "path": "/costs", "query": {}, "world": "", "visitor": None}
+    body = error.render(**about, **frame, is_operator=False)
+    page.route("**/costs", lambda route: route.fulfill(status=503, body=body, content_type="text/html"))
+    page.goto(holdfast.url + "/costs")
+    expect(page.locator("main h1")).to_have_text("Not now")
+    expect(page.locator("#lost")).to_be_visible()
+    page.unroute("**/costs")
+    expect(page.locator("main h1")).to_have_text("Costs")
+    visitor.leaves()
+    assert [told for told in visitor.problems if "the server responded with a status of 503" not in told] == []
     visitor.problems.clear()
 
 

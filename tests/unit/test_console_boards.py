@@ -43,6 +43,13 @@ def test_a_quiet_cluster_is_one_sentence_and_no_alert() -> None:
     assert alerts(QUIET, NO_JOBS, 60) == []
 
 
+def test_where_no_tick_has_looked_nothing_is_said_to_be_known() -> None:
+    """It may have any number of workers: "0 workers" would be a guess."""
+    unknown = {**QUIET, "workers": 0, "pods": None, "pending": None, "last_tick_seconds": None}
+    (sentence,) = headline(unknown, {**NO_JOBS, "installations": []})
+    assert sentence == "Nothing is known of the cluster yet: no tick has looked at it."
+
+
 def leaving_node(kind: str) -> dict[str, Any]:
     return {"id": "i-1", "status": "leaving", "notice": {"kind": kind, "phase": "CORDONED"}}
 

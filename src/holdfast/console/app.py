@@ -148,7 +148,7 @@ class _Pages:
         }
         message = messages.get(error.status_code, error.detail)
         if error.status_code == 404 and "text/html" in request.headers.get("accept", ""):
-            data = {"problem": message, "kind": "Not found"}
+            data = {"problem": message, "kind": "Not found", "passes": False}
             return self._shell.render(request, "error.html", data, title="Not found", status=404)
         response = error_response(error.status_code, _CODES.get(error.status_code, "failed"), message)
         response.headers.update(error.headers or {})

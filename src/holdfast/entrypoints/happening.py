@@ -118,6 +118,8 @@ def headline(cluster: Data, jobs: Data) -> list[str]:
 
 def _there(cluster: Data) -> str:
     workers, pods, pending = cluster["workers"], cluster["pods"], cluster["pending"]
+    if cluster["last_tick_seconds"] is None and not workers:
+        return "Nothing is known of the cluster yet: no tick has looked at it."
     carry = f" with {_count(pods, 'pod')}" if pods is not None else ""
     wait = (
         "" if pending is None else "; nothing waits" if pending == 0 else f"; {_count(pending, 'pod')} wait for a place"

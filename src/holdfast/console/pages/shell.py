@@ -60,8 +60,11 @@ class Shell:
     ) -> Response:
         """A page that says what is wrong, and what to do; `back` leads to the page of an order that was refused."""
         kind = _kind(error)
-        data = {"problem": str(error), "kind": kind, **({"back": back} if back else {})}
-        return self.render(request, "error.html", data, title=kind, json_path=json_path, status=_status_of(error))
+        status = _status_of(error)
+        # What may be over in a moment: the page asks for itself again, and is the real one then.
+        data = {"problem": str(error), "kind": kind, "passes": status == 503 and not back}
+        data |= {"back": back} if back else {}
+        return self.render(request, "error.html", data, title=kind, json_path=json_path, status=status)
 
     def render(
         self,

@@ -47,6 +47,7 @@ async function refresh() {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (answer.redirected) { tell("You are signed out. Load the page again to sign in; what you see may be old."); return; }
     if (!answer.ok) { if (answer.status >= 500) tell("The server cannot make this page now. Trying again; what you see may be old."); return; }
+    if (document.querySelector("[data-passes]")) { location.reload(); return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     localise(page);
     for (const part of document.querySelectorAll("[data-live]")) {
@@ -96,6 +97,9 @@ if (document.querySelector("[data-live]") && window.EventSource) {
   addEventListener("pageshow", (event) => { if (event.persisted) { isStale = true; follow(); } });
   follow();
 }
+
+// A page that could not be made is asked for again, whether or not anything changes meanwhile.
+if (document.querySelector("[data-passes]")) setInterval(refresh, 3000);
 
 // On a narrow screen the pages' names are wider than it: the one that is open is brought into view.
 const here = document.querySelector(".top nav [aria-current]");
