@@ -68,7 +68,7 @@ def test_the_first_pause_stays_and_the_second_is_told_of_it(case: Case) -> None:
     second = case.switches().pause("bob", "lunch")
     assert (second["step"], second["done"]) == ("already paused", False)
     since = first["paused"]["since"].replace(".000Z", "Z")
-    told = f"the cluster is already paused by ann since {since}: an upgrade; nothing was changed"
+    told = f"the cluster is already paused since {since} by ann: an upgrade; nothing was changed"
     assert second["told"] == told
     assert second["paused"] == first["paused"]
     assert case.pause is not None
@@ -87,7 +87,7 @@ def test_who_resumes_is_told_what_they_ended(case: Case) -> None:
     assert paused["told"] == "paused cluster blue"
     found = case.switches(CLUSTER_ID="blue").resume("bob")
     since = paused["paused"]["since"].replace(".000Z", "Z")
-    assert found["told"] == f"resumed cluster blue, which was paused by ann since {since}"
+    assert found["told"] == f"resumed cluster blue, which was paused since {since} by ann"
     assert (found["done"], found["paused"]) == (True, None)
     assert case.switches(CLUSTER_ID="blue").pause("ann", "again")["done"]
 
@@ -116,7 +116,7 @@ def test_a_pause_that_was_set_meanwhile_is_not_ended(case: Case) -> None:
 
     found = case.switches(Beside(case.store, meanwhile)).resume("bob")
     assert (found["step"], found["done"]) == ("paused again", False)
-    assert "has meanwhile been paused by cy" in found["told"]
+    assert "has meanwhile been paused since" in found["told"]
     assert case.pause is not None
     assert case.pause.reason == "the disk is full"
 
@@ -165,7 +165,7 @@ def test_on_the_command_line_each_says_what_is_so(tmp_path: Path, monkeypatch: p
     assert said("pause", "--reason", "an upgrade") == "paused the cluster\n"
     assert ": an upgrade; nothing was changed" in said("pause", "--reason", "lunch")
     assert json.loads(said("pause", "--json"))["paused"]["reason"] == "an upgrade"
-    assert said("resume").startswith("resumed the cluster, which was paused by ")
+    assert said("resume").startswith("resumed the cluster, which was paused since ")
     assert said("resume") == "the cluster is not paused; nothing was changed\n"
 
 

@@ -82,6 +82,6 @@ def replacement_words(shown: Mapping[str, Any]) -> str:
     replacement = shown["replacement"]
     slot = replacement["slot"]
     if slot is None:
-        return str(replacement["state"])
+        return "none so far" if replacement["state"] == Replacement.OPEN else str(replacement["state"])
     what = f"{slot['type']} {slot['market']} in {slot['zone']}"
     return " ".join(filter(None, (replacement["state"], slot["instance"], what)))

@@ -24,7 +24,7 @@ class Pause:
     reason: str
 
     def words(self) -> str:
-        return f"paused by {self.by} since {self.since.iso_seconds()}" + (f": {self.reason}" if self.reason else "")
+        return f"paused since {self.since.iso_seconds()} by {self.by}" + (f": {self.reason}" if self.reason else "")
 
     def shown(self) -> dict[str, str]:
         return {"by": self.by, "since": self.since.iso(), "reason": self.reason}

@@ -104,7 +104,7 @@ class ClusterPages:
         def carry_out(form: dict[str, str]) -> None:
             answer = switch(form)
             if not answer["done"]:
-                raise Unchanged(answer["told"])
+                raise Unchanged(f"{answer['told'][:1].upper()}{answer['told'][1:]}.")
 
         return await ordered(self.shell, request, "/cluster#pause", carry_out)
 
