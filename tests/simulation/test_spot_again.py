@@ -8,71 +8,27 @@ from holdfast.cluster.hands import NotDone
 from holdfast.cluster.holder import Holder
 from holdfast.cluster.lease import acquire
 from holdfast.cluster.ledger import Ledger
-from holdfast.cluster.memory import spots_key
 from holdfast.cluster.nodes import NodeHand
-from holdfast.cluster.spot import Notice, Replacement, SpotKind, SpotPhase, read_notice
-from holdfast.cluster.spot_act import SpotHand, note, notice_key
+from holdfast.cluster.spot import Replacement, SpotKind, SpotPhase
+from holdfast.cluster.spot_act import note
 from holdfast.cluster.steps import (
     CloseNotice,
     CordonInterrupted,
     EnterSpotPhase,
     OpenInterrupted,
     OpenLeftMarked,
-    Step,
     TerminateInterrupted,
 )
 from holdfast.cluster.sweep import is_left_marked
 from holdfast.cluster.sweep_act import SweepHand
 from holdfast.kernel.errors import HoldfastError
-from holdfast.kernel.ids import ActionId, InstanceId
-from holdfast.ports.kube import Node, NodeChange
-from holdfast.ports.store import set_all
-from holdfast.ports.store.tables import STATE
+from holdfast.kernel.ids import ActionId
+from holdfast.ports.kube import NodeChange
 from holdfast.simulator.gate import Gate, Moment, PortCall
-from tests.simulation.harness import Stage
+from tests.simulation.spot_case import SpotCase
 
 
-class Case:
-    """Three workers, and one of them that notices are of."""
-
-    def __init__(self) -> None:
-        self.stage = Stage(workers=3)
-        self.stage.tick()
-        self.victim: InstanceId = self.stage.alive[0].id
-
-    def told(self, kind: SpotKind, after_seconds: float = 0) -> bool:
-        return note(self.stage.store, self.stage.name, self.victim, kind, self.stage.clock.now().plus(after_seconds))
-
-    def stored(self, **values: object) -> None:
-        """What others have done, by hand."""
-        self.stage.store.update(STATE, notice_key(self.victim), set_all(values))
-
-    def hand(self, gate: Gate | None = None) -> SpotHand:
-        """A process, with what it sees now."""
-        return SpotHand(self.stage.cluster(gate).hands, self.stage.cluster().look()[0])
-
-    def does(self, step: type[Step], **values: object) -> None:
-        self.hand().carry_out(step(instance=self.victim, because="test", **values))  # type: ignore[call-arg]
-
-    @property
-    def notice(self) -> Notice:
-        item = self.stage.store.get(STATE, notice_key(self.victim))
-        assert item is not None
-        return read_notice(item)
-
-    @property
-    def node(self) -> Node:
-        found = self.stage.world.k3s.node(self.victim)
-        assert found is not None
-        return found
-
-    @property
-    def is_listed(self) -> bool:
-        item = self.stage.store.get(STATE, spots_key(self.stage.name)) or {}
-        return self.victim in item.get("open", ())
-
-
-def at_store_call(number: int, case: Case, seconds: float) -> Gate:
+def at_store_call(number: int, case: SpotCase, seconds: float) -> Gate:
     """Before the store's call of that number an interruption is told."""
     calls = [number]
 
@@ -88,7 +44,7 @@ def at_store_call(number: int, case: Case, seconds: float) -> Gate:
 @pytest.mark.parametrize("kind", [SpotKind.NOT_READY, SpotKind.REBALANCE])
 def test_an_interruption_takes_the_place_of_a_milder_notice_that_has_closed_the_node(kind: SpotKind) -> None:
     """The milder one would be given up, and the node opened, while EC2 takes the machine."""
-    case = Case()
+    case = SpotCase()
     assert case.told(kind)
     case.stored(replacement=str(Replacement.ACCEPTED))
     case.does(CordonInterrupted)
@@ -102,7 +58,7 @@ def test_an_interruption_takes_the_place_of_a_milder_notice_that_has_closed_the_
 @pytest.mark.parametrize("number", range(1, 4))
 def test_an_interruption_while_a_hint_is_closed_is_not_forgotten(number: int) -> None:
     """Whenever it comes: what is not closed is among the open ones, where every tick looks."""
-    case = Case()
+    case = SpotCase()
     assert case.told(SpotKind.REBALANCE)
     hand = case.hand(at_store_call(number, case, 30))
     try:
@@ -114,7 +70,7 @@ def test_an_interruption_while_a_hint_is_closed_is_not_forgotten(number: int) ->
 
 @pytest.mark.parametrize("number", range(1, 4))
 def test_an_interruption_beside_a_hint_that_comes_again_is_not_forgotten(number: int) -> None:
-    case = Case()
+    case = SpotCase()
     assert case.told(SpotKind.REBALANCE)
     case.does(CloseNotice)
     store = case.stage.cluster(at_store_call(number, case, 60)).hands.store
@@ -124,7 +80,7 @@ def test_an_interruption_beside_a_hint_that_comes_again_is_not_forgotten(number:
 
 def test_the_same_event_again_is_another_notice() -> None:
     """Else who was late with the first would be believed about the second: here, that the machine is empty."""
-    case = Case()
+    case = SpotCase()
     assert case.told(SpotKind.INTERRUPTION)
     case.stored(replacement=str(Replacement.ACCEPTED))
     case.does(CordonInterrupted)
@@ -139,7 +95,7 @@ def test_the_same_event_again_is_another_notice() -> None:
 
 
 def test_a_cordon_of_somebody_elses_outlives_a_scale_down_and_a_notice() -> None:
-    case = Case()
+    case = SpotCase()
     kube = case.stage.world.k3s
     kube.change_node(case.node, NodeChange(unschedulable=True))
     nodes = NodeHand(kube, 50)
@@ -155,7 +111,7 @@ def test_a_cordon_of_somebody_elses_outlives_a_scale_down_and_a_notice() -> None
 
 def test_the_node_of_a_machine_that_was_just_terminated_is_not_opened_though_its_notice_is_old() -> None:
     """EC2's list may show it as running for a while."""
-    case = Case()
+    case = SpotCase()
     assert case.told(SpotKind.REBALANCE, -3700)
     case.stored(replacement=str(Replacement.ACCEPTED))
     case.does(CordonInterrupted)
