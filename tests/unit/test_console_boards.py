@@ -43,6 +43,16 @@ def test_a_quiet_cluster_is_one_sentence_and_no_alert() -> None:
     assert alerts(QUIET, NO_JOBS, 60) == []
 
 
+def test_one_waits_and_several_wait() -> None:
+    counts = {**COUNTS, "waiting": {"jobs": 1, "more": False}}
+    said = headline({**QUIET, "pending": 1}, {**NO_JOBS, "counts": counts})
+    assert said == [
+        "3 workers with 12 pods; 1 pod waits for a place.",
+        "0 jobs running, 0 queued, 1 waits for approval.",
+    ]
+    assert headline({**QUIET, "pending": 2}, NO_JOBS)[0].endswith("; 2 pods wait for a place.")
+
+
 def test_where_no_tick_has_looked_nothing_is_said_to_be_known() -> None:
     """It may have any number of workers: "0 workers" would be a guess."""
     unknown = {**QUIET, "workers": 0, "pods": None, "pending": None, "last_tick_seconds": None}

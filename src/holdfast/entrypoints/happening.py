@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from holdfast.entrypoints.pulse import allowed_seconds
+from holdfast.kernel.text import age, some
 
 Data = Mapping[str, Any]
 
@@ -120,11 +121,9 @@ def _there(cluster: Data) -> str:
     workers, pods, pending = cluster["workers"], cluster["pods"], cluster["pending"]
     if cluster["last_tick_seconds"] is None and not workers:
         return "Nothing is known of the cluster yet: no tick has looked at it."
-    carry = f" with {_count(pods, 'pod')}" if pods is not None else ""
-    wait = (
-        "" if pending is None else "; nothing waits" if pending == 0 else f"; {_count(pending, 'pod')} wait for a place"
-    )
-    return f"{_count(workers, 'worker')}{carry}{wait}."
+    carry = f" with {some(pods, 'pod')}" if pods is not None else ""
+    wait = "" if pending is None else f"; {_waits(pending, 'pod')} for a place" if pending else "; nothing waits"
+    return f"{some(workers, 'worker')}{carry}{wait}."
 
 
 def _doing(cluster: Data) -> str:
@@ -134,8 +133,8 @@ def _doing(cluster: Data) -> str:
         is_up = action["kind"] == "scale-up"
         number = action["requested"] if is_up else len(action["targets"])
         verb, away = ("Adding", "") if is_up else ("Taking", " away")
-        phase = f"{action['phase'].lower()} for {action['seconds']} s"
-        found.append(f"{verb} {_count(number, 'worker')}{away}: {phase}.")
+        phase = f"{action['phase'].lower()} for {age(int(action['seconds']))}"
+        found.append(f"{verb} {some(number, 'worker')}{away}: {phase}.")
     found += _leaving(cluster)
     if cluster["paused"]:
         found.append("Paused: nothing new is begun.")
@@ -147,7 +146,7 @@ def _leaving(cluster: Data) -> Iterator[str]:
     kinds = [node["notice"]["kind"] for node in cluster["nodes"] if node["status"] == "leaving"]
     for kind, (before, noun, after) in _LEAVING.items():
         if number := kinds.count(kind):
-            yield f"{before} {_count(number, noun)}{after}."
+            yield f"{before} {some(number, noun)}{after}."
 
 
 def _running(jobs: Data) -> str:
@@ -156,8 +155,8 @@ def _running(jobs: Data) -> str:
     counts = jobs["counts"]
     queue = counts["queued"]["jobs"] + counts["scheduled"]["jobs"]
     waiting = counts["waiting"]["jobs"]
-    approval = f", {waiting} wait for approval" if waiting else ""
-    return f"{_count(counts['in_progress']['jobs'], 'job')} running, {queue} queued{approval}."
+    approval = f", {waiting} {'waits' if waiting == 1 else 'wait'} for approval" if waiting else ""
+    return f"{some(counts['in_progress']['jobs'], 'job')} running, {queue} queued{approval}."
 
 
 def alerts(cluster: Data, jobs: Data, tick_seconds: float) -> list[dict[str, Any]]:
@@ -166,7 +165,7 @@ def alerts(cluster: Data, jobs: Data, tick_seconds: float) -> list[dict[str, Any
 
 
 def _ticking(cluster: Data, tick_seconds: float) -> Iterator[Alert]:
-    failure, age = cluster["failure"], cluster["last_tick_seconds"]
+    failure, seconds = cluster["failure"], cluster["last_tick_seconds"]
     if failure:
         yield Alert(
             "tick_failed",
@@ -175,7 +174,7 @@ def _ticking(cluster: Data, tick_seconds: float) -> Iterator[Alert]:
             "/cluster/decisions",
             True,
         )
-    elif age is None:
+    elif seconds is None:
         yield Alert(
             "no_tick",
             "No tick has been recorded in the last day.",
@@ -183,10 +182,10 @@ def _ticking(cluster: Data, tick_seconds: float) -> Iterator[Alert]:
             "/cluster/decisions",
             True,
         )
-    elif age > allowed_seconds(tick_seconds):
+    elif seconds > allowed_seconds(tick_seconds):
         yield Alert(
             "no_tick",
-            f"The last tick was {age:.0f} s ago.",
+            f"The last tick was {age(int(seconds))} ago.",
             "is holdfast run, or the Lambda function, alive?",
             "/cluster/decisions",
             True,
@@ -248,7 +247,7 @@ def _jobs(jobs: Data) -> Iterator[Alert]:
         more = " or more" if stuck["more"] else ""
         yield Alert(
             "stuck_jobs",
-            f"{_count(stuck['jobs'], 'job')}{more} stuck.",
+            f"{some(stuck['jobs'], 'job')}{more} stuck.",
             "each page says where, and since when",
             "/jobs?tab=stuck",
             True,
@@ -259,5 +258,5 @@ def _jobs(jobs: Data) -> Iterator[Alert]:
         )
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def _waits(number: int, word: str) -> str:
+    return f"{some(number, word)} {'waits' if number == 1 else 'wait'}"
