@@ -1,14 +1,15 @@
 """What the overview says and warns of follows from what is stored and seen."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from holdfast.cluster.log import log_failure
+from holdfast.cluster.log import Entry, log_failure
 from holdfast.cluster.spot import SpotKind
 from holdfast.cluster.tick import tick
 from holdfast.entrypoints.happening import alerts, headline, rule_groups, why_nothing
-from holdfast.entrypoints.history import ClusterHistory, Moment, latest, marks, spans
+from holdfast.entrypoints.history import ClusterHistory, Moment, latest, marks, moment_of, spans
 from holdfast.entrypoints.last_look import nodes_shown
 from holdfast.jobs.cost import shipped_prices
 from holdfast.kernel.errors import StoreUnavailable
@@ -288,9 +289,9 @@ def test_a_process_that_does_not_tick_says_so() -> None:
     assert "This process does not tick" in world.get("/cluster").text
 
 
-def ticked_by(minute: int, owner: str, direction: str | None) -> Moment:
-    at = NOW.plus(minute * 60)
-    return Moment(at, "tick", 3, 0, 0.5, (), (), None, f"{at.epoch_ms:013d}#tick#{owner}", direction)
+def ticked_by(minute: int, owner: str, direction: str | None, *steps: str, begun_by: str | None = None) -> Moment:
+    at, told = NOW.plus(minute * 60), tuple((kind, "because") for kind in steps)
+    return Moment(at, "tick", 3, 0, 0.5, told, (), None, f"{at.epoch_ms:013d}#tick#{owner}", direction, begun_by)
 
 
 def test_who_carries_on_after_a_kill_is_told() -> None:
@@ -301,9 +302,46 @@ def test_who_carries_on_after_a_kill_is_told() -> None:
     assert told["text"] == "a.example-2-y carries on with scale-up, begun by a.example-1-x"
 
 
+def carried_on(*moments: Moment) -> list[str]:
+    return [event["text"] for event in latest(moments, None) if event["kind"] == "taken_over"]
+
+
+def test_who_carries_on_with_what_was_just_begun_is_told() -> None:
+    """Killed by the tick that began it: what that one saw was before."""
+    first = [ticked_by(0, "a-1-x.7", None), ticked_by(1, "a-1-x.8", None, "begin_scale_up", "launch_slot")]
+    assert carried_on(*first, ticked_by(2, "a-2-y.0", "up")) == ["a-2-y carries on with scale-up, begun by a-1-x"]
+
+
+def test_who_carries_on_with_what_nobody_logged_is_told() -> None:
+    """Killed within the tick: only the action's name tells who began it."""
+    first = [ticked_by(0, "a-1-x.7", None), ticked_by(1, "a-1-x.8", None)]
+    after = ticked_by(2, "a-2-y.0", "down", begun_by="a-1-x")
+    assert carried_on(*first, after) == ["a-2-y carries on with scale-down, begun by a-1-x"]
+    assert carried_on(*first, ticked_by(2, "a-2-y.0", "down", begun_by="b-9-z")) == []
+
+
+def test_the_third_who_carries_on_knows_who_began() -> None:
+    ticks = [ticked_by(minute, f"a-2-y.{minute}", "up", begun_by="a-1-x") for minute in range(2)]
+    told = carried_on(*ticks, ticked_by(2, "a-3-z.0", "up", begun_by="a-1-x"))
+    assert told == ["a-3-z carries on with scale-up, begun by a-1-x"]
+
+
+def test_what_had_ended_is_not_carried_on() -> None:
+    ended = [ticked_by(0, "a-1-x.7", "up"), ticked_by(1, "a-1-x.8", "up", "complete_scale_up")]
+    assert carried_on(*ended, ticked_by(2, "a-2-y.0", "up", begun_by="b-9-z")) == []
+
+
 @pytest.mark.parametrize("owners", [["a-1-x", "a-2-y", "a-3-z"], ["a-1-x.1", "a-1-x.2", "a-1-x.3"]])
 def test_a_process_for_each_tick_or_one_for_all_is_nothing_to_tell(owners: list[str]) -> None:
     assert latest([ticked_by(minute, owner, "up") for minute, owner in enumerate(owners)], None) == []
+
+
+def test_the_log_knows_who_began_what_was_under_way() -> None:
+    seen = {"action": "1794926722-11-vm-10905-f16aa966.8", "phase": "VERIFYING"}
+    entry = Entry(NOW, "0#tick#vm-2-y.1", "tick", seen, [], [], None)
+    assert (moment_of(entry).direction, moment_of(entry).begun_by) == ("up", "vm-10905-f16aa966")
+    older = replace(entry, seen={**seen, "action": "scale-up-17"})
+    assert moment_of(older).begun_by is None
 
 
 def test_a_start_with_nothing_under_way_is_nothing_to_tell() -> None:

@@ -18,3 +18,8 @@ def action_begun(action: str, fence: int) -> Instant | None:
     """When this action of ours was begun; None for another autoscaler's. Theirs bear no fence that was ever ours."""
     found = _OUR_ACTION.fullmatch(action)
     return Instant.from_epoch_seconds(int(found[1])) if found and int(found[2]) <= fence else None
+
+
+def action_owner(action: str) -> str:
+    """Who began this action of ours; nothing, if it is another autoscaler's."""
+    return action.split("-", 2)[2] if _OUR_ACTION.fullmatch(action) else ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
 
+from holdfast.cluster.action_names import action_owner
 from holdfast.cluster.log import Entry, entries
 from holdfast.cluster.state import DownPhase, UpPhase
 from holdfast.kernel.ids import ClusterId
@@ -55,11 +56,20 @@ class Moment:
     stopped: str | None
     key: str = ""  # its place in the log
     direction: str | None = None  # of the action that was under way
+    begun_by: str | None = None  # the process that had begun that action, if it was one of ours
 
     @property
     def process(self) -> str:
         """Who ticked, without the number of the tick."""
-        return _TICK_NUMBER.sub("", self.key.rpartition("#")[2])
+        return _process_of(self.key.rpartition("#")[2])
+
+    @property
+    def left(self) -> str | None:
+        """The direction of the action that it left under way: it may have begun it itself, or ended it."""
+        for kind, _ in reversed(self.steps):
+            if kind in _BEGINS or kind in _ENDS:
+                return _BEGINS.get(kind)
+        return self.direction
 
     def point(self) -> dict[str, Any]:
         return {"at": self.at.iso(), "workers": self.workers, "pending": self.pending, "cpu": self.cpu}
@@ -114,7 +124,12 @@ def moment_of(entry: Entry) -> Moment:
         stopped=entry.stopped,
         key=entry.key,
         direction=_DIRECTIONS.get(seen.get("phase") or ""),
+        begun_by=_process_of(action_owner(seen.get("action") or "")) or None,
     )
+
+
+def _process_of(owner: str) -> str:
+    return _TICK_NUMBER.sub("", owner)
 
 
 def _reason(step: Mapping[str, Any]) -> str:
@@ -209,7 +224,8 @@ def _few(told: tuple[str, ...], most: int | None) -> list[str]:
 def _taken_over(moments: Iterable[Moment]) -> dict[str, str]:
     """Ticks that carried on what another process had begun, by their key: that one was killed, or lost the lease.
 
-    One that ticked only once is no sign of it: a schedule starts a process for each tick.
+    One that ticked only once is no sign of it: a schedule starts a process for each tick. One that died before it could
+    log that it had begun something is known by the name of what it began.
     """
     found: dict[str, str] = {}
     before: Moment | None = None
@@ -218,10 +234,10 @@ def _taken_over(moments: Iterable[Moment]) -> dict[str, str]:
         if moment.kind != "tick":
             continue
         if before is not None and before.process != moment.process:
-            if in_a_row > 1 and moment.direction and before.direction == moment.direction:
-                found[moment.key] = (
-                    f"{moment.process} carries on with scale-{moment.direction}, begun by {before.process}"
-                )
+            was_theirs = before.left == moment.direction or moment.begun_by == before.process
+            if in_a_row > 1 and moment.direction and was_theirs:
+                begun_by = moment.begun_by or before.process
+                found[moment.key] = f"{moment.process} carries on with scale-{moment.direction}, begun by {begun_by}"
             in_a_row = 0
         before, in_a_row = moment, in_a_row + 1
     return found
