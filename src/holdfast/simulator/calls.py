@@ -3,10 +3,11 @@
 After a kill no call of that process takes effect: its `finally` blocks run into a wall.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
@@ -28,8 +29,7 @@ from holdfast.simulator.world import World
 Target = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """What one process reaches the world through."""
 
     store: Store
@@ -55,16 +55,6 @@ class Calls:
         self.github: SimulatedGitHub | None = None  # where there is one
         self.count = 0
         self.record: list[tuple[str, int, str, str]] | None = None
-        self._watched: dict[tuple[str, str], Callable[..., Any]] = {
-            ("store", "update"): self._update,
-            ("store", "put"): self._put,
-            ("store", "transact"): self._transact,
-            ("store", "batch_get"): self._batch_get,
-            ("machines", "launch"): self._launch,
-            ("machines", "terminate"): self._terminate,
-            ("kube", "evict"): self._evict,
-            ("github", "rerun_failed_jobs"): self._rerun,
-        }
 
     def ports(self, process: Process) -> Ports:
         def port(name: str, target: Any) -> Any:
@@ -80,35 +70,34 @@ class Calls:
             port("github", self.github),
         )
 
-    def made(self, process: Process, port: str, method: str, target: Target, args: Any, options: Any) -> Any:
+    def made(self, process: Process, method: "_Method", target: Target, args: Any, options: Any) -> Any:
         if process.is_dead:
             raise Killed
         number = process.calls
         process.calls += 1
         self.count += 1
         if self.record is not None:
-            self.record.append((process.name, number, port, method))
-        fault = self._faults.at_call(process.name, process.number, number, port, method)
+            self.record.append((process.name, number, method.port, method.name))
+        fault = self._faults.at_call(process.name, process.number, number, method.port, method.name)
         # Some milliseconds, never the same for long: who goes first changes from call to call.
         latency = 0.004 + (process.number * 7 + number * 13) % 37 * 0.001
         if fault is None:
             self.scheduler.wait(process, latency)
-            return self._carried_out(process, port, method, target, args, options)
+            return self._carried_out(process, method, target, args, options)
         process.faults += 1
-        return self._disturbed(process, fault, latency, port, method, target, args, options)
+        return self._disturbed(process, fault, latency, method, target, args, options)
 
     def _disturbed(
         self,
         process: Process,
         fault: Fault,
         latency: float,
-        port: str,
-        method: str,
+        method: "_Method",
         target: Target,
         args: Any,
         options: Any,
     ) -> Any:
-        name = f"{process.calls - 1}: {port}.{method}"
+        port, name = method.port, f"{process.calls - 1}: {method.port}.{method.name}"
         self._watch.befell(process, name, f"{fault.kind} {fault.seconds:.1f} s" if fault.seconds else str(fault.kind))
         self.scheduler.wait(process, latency if fault.is_after else latency + fault.seconds)
         if fault.kind is Kind.KILL_BEFORE:
@@ -117,8 +106,8 @@ class Calls:
         if fault.kind is Kind.REFUSED:
             return self._refusal(fault.kind, port)
         if fault.kind is Kind.STALE:
-            return self._as_it_was(process, port, method, target, args, options)
-        answer = self._carried_out(process, port, method, target, args, options)
+            return self._as_it_was(process, method, target, args, options)
+        answer = self._carried_out(process, method, target, args, options)
         if fault.is_after:
             self.scheduler.wait(process, fault.seconds)
         if fault.kind is Kind.KILL_AFTER:
@@ -131,23 +120,23 @@ class Calls:
             return Unknown(f"simulated: {kind}")  # Prometheus' port never raises
         raise error_of(kind, port, self._now())
 
-    def _as_it_was(self, process: Process, port: str, method: str, target: Target, args: Any, options: Any) -> Any:
+    def _as_it_was(self, process: Process, method: "_Method", target: Target, args: Any, options: Any) -> Any:
         """The answer that somebody got a while ago; today's if nobody asked lately."""
-        earlier = self._seen.get((port, method))
+        earlier = self._seen.get((method.port, method.name))
         if earlier is None or self._now().seconds_since(earlier[0]) > OLD_LIST_SECONDS:
-            return self._carried_out(process, port, method, target, args, options)
+            return self._carried_out(process, method, target, args, options)
         process.saw_old_list = True
         return list(earlier[1])
 
-    def _carried_out(self, process: Process, port: str, method: str, target: Target, args: Any, options: Any) -> Any:
-        self._watch.acting = process
+    def _carried_out(self, process: Process, method: "_Method", target: Target, args: Any, options: Any) -> Any:
+        watch, watched = self._watch, method.watched
+        watch.acting = process
         try:
-            watched = self._watched.get((port, method))
-            answer = watched(process, target, *args, **options) if watched else target(*args, **options)
+            answer = watched(self, process, target, *args, **options) if watched else target(*args, **options)
         finally:
-            self._watch.acting = None
-        if (port, method) in LISTS:
-            self._seen[port, method] = (self._now(), answer)
+            watch.acting = None
+        if method.is_list:
+            self._seen[method.port, method.name] = (self._now(), answer)
         return answer
 
     # Effects that are watched
@@ -210,6 +199,17 @@ class Calls:
         if run is not None:
             self._watch.ran_again(process, run, attempt)
 
+    WATCHED: ClassVar[Mapping[tuple[str, str], Callable[..., Any]]] = {
+        ("store", "update"): _update,
+        ("store", "put"): _put,
+        ("store", "transact"): _transact,
+        ("store", "batch_get"): _batch_get,
+        ("machines", "launch"): _launch,
+        ("machines", "terminate"): _terminate,
+        ("kube", "evict"): _evict,
+        ("github", "rerun_failed_jobs"): _rerun,
+    }
+
 
 class _Port:
     """A port of one process; whatever it offers goes through `Calls`."""
@@ -222,6 +222,15 @@ class _Port:
         self._target = target
 
 
+class _Method(Struct, frozen=True):
+    """A method of a port: what of `Calls` watches its effect, if anything, and whether its answer can be an old one."""
+
+    port: str
+    name: str
+    watched: Callable[..., Any] | None
+    is_list: bool
+
+
 @cache
 def _port_kind(port: str, kind: type) -> type[_Port]:
     """Every method that targets of this kind offer, so that no call can be forgotten; and nothing else."""
@@ -229,9 +238,10 @@ def _port_kind(port: str, kind: type) -> type[_Port]:
     return type(f"_{port.title()}Port", (_Port,), {"__slots__": (), **offered})
 
 
-def _passed_on(port: str, method: str) -> Callable[..., Any]:
+def _passed_on(port: str, name: str) -> Callable[..., Any]:
+    method = _Method(port, name, Calls.WATCHED.get((port, name)), (port, name) in LISTS)
+
     def call(self: _Port, *args: Any, **options: Any) -> Any:
-        target = getattr(self._target, method)
-        return self._calls.made(self._process, port, method, target, args, options)
+        return self._calls.made(self._process, method, getattr(self._target, name), args, options)
 
     return call

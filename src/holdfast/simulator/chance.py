@@ -19,7 +19,11 @@ def drawn(seed: int, *parts: int) -> float:
 
 def mixed(seed: int, *parts: int) -> int:
     """The seed and the first parts of many questions, mixed once for all of them."""
-    mix = (seed + 1) * _FIRST & _MASK
+    return mixed_on((seed + 1) * _FIRST & _MASK, *parts)
+
+
+def mixed_on(mix: int, *parts: int) -> int:
+    """More parts, mixed into what was mixed before."""
     for part in parts:
         mix = ((mix ^ (part + 1)) * _SECOND) & _MASK
         mix ^= mix >> 29

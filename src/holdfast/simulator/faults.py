@@ -14,7 +14,7 @@ from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHubUnavailable, RateLimited
 from holdfast.ports.kube import KubeUnavailable
 from holdfast.ports.machines import MachineError
-from holdfast.simulator.chance import drawn, drawn_on, mixed
+from holdfast.simulator.chance import drawn, drawn_on, mixed, mixed_on
 
 
 class Kind(StrEnum):
@@ -138,12 +138,17 @@ class DrawnFaults:
             total += self.rates.get(kind, 0.0)
             self._steps.append((total, kind))
         self._total = total
+        # What many questions begin with is mixed once: of each process, and of each kind.
         self._mix = mixed(self.seed, 1)
+        self._asked, self._mix_asked = 0, mixed_on(self._mix, 0)
+        self._mix_of = {kind: mixed(self.seed, 3, number) for kind, number in _NUMBER.items()}
 
     def at_call(self, process: str, number: int, call: int, port: str, method: str) -> Fault | None:
         if self.is_over:
             return None
-        chance = drawn_on(self._mix, number, call)
+        if number != self._asked:  # a process makes many calls in a row
+            self._asked, self._mix_asked = number, mixed_on(self._mix, number)
+        chance = drawn_on(self._mix_asked, call)
         if chance >= self._total:
             return None
         kind = next(kind for limit, kind in self._steps if chance < limit)
@@ -156,7 +161,7 @@ class DrawnFaults:
 
     def befalls(self, kind: Kind, what: str, number: int) -> float | None:
         rate = 0.0 if self.is_over else self.rates.get(kind, 0.0)
-        if not rate or drawn(self.seed, 3, _NUMBER[kind], number) >= rate:
+        if not rate or drawn_on(self._mix_of[kind], number) >= rate:
             return None
         if not self._takes_place(f"{what}:{kind}", kind):
             return None

@@ -7,7 +7,8 @@ have settled.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from string import ascii_letters
 from typing import Any, Final, Protocol
 
 from holdfast.kernel.ids import InstanceId
@@ -317,8 +318,8 @@ class Run:
     def _number_of(self, name: str) -> int:
         """By the name alone: leaving out a fault must not give others another number."""
         kind, _, rest = name.partition("-")
-        digits = int("".join(letter for letter in rest if letter.isdigit()) or 0)
-        return (hash_of(kind + "".join(letter for letter in rest if not letter.isdigit())) << 20) + digits
+        digits = rest.rstrip(ascii_letters)
+        return (hash_of(kind + rest[len(digits) :]) << 20) + int(digits or 0)
 
     def _set_clock(self, process: Process) -> None:
         skew = self._faults.befalls(Kind.SKEW, process.name, process.number)
@@ -384,6 +385,7 @@ class Run:
         )
 
 
+@cache
 def hash_of(text: str) -> int:
     """The same in every process, as Python's own is not."""
     value = 0
