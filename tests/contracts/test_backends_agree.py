@@ -6,7 +6,6 @@ compares every answer, error and figure. PROTOCOL calls it BackendsEqual.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from msgspec.structs import replace
 
 from holdfast.adapters.dynamodb_calls import DynamoCalls
 from holdfast.kernel.errors import BadRequest, ItemTooLarge, WriteConflict

@@ -1,8 +1,7 @@
 """Queries: order, ranges, pages and sparse indexes, on every backend."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store import Item, Key, Query, SortRange, Store, attr, every_item

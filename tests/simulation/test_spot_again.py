@@ -1,8 +1,7 @@
 """A machine that is given notice of again: a graver notice, the same one, and what others do to its node meanwhile."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cluster.hands import NotDone
 from holdfast.cluster.holder import Holder

@@ -6,8 +6,10 @@ recorded, and the lease is given back. The next tick goes on from there.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar, cast
+
+from msgspec.structs import replace
 
 from holdfast.cluster.hands import Hands
 from holdfast.kernel.errors import Retryable

@@ -1,7 +1,8 @@
 """What is acted through, and what every launch has in common."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from holdfast.cluster.choices import Choices
 from holdfast.kernel.errors import Retryable
@@ -19,8 +20,7 @@ class NotDone(Retryable):
         self.stops = stops
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
+class Hands(Struct, frozen=True):
     """The ports that are acted through, and what every launch has in common."""
 
     store: Store

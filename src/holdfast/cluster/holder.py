@@ -3,8 +3,9 @@
 One process at a time acts, while it holds the lease; one that lost it finds out at its next write, and stops.
 """
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from holdfast.cluster import scale_up
 from holdfast.cluster.alarms import refused_terminations

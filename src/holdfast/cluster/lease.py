@@ -9,8 +9,10 @@ It separates two things that the seeds keep in one flag: the lease is held for s
 action (`scaleUp…`, `scaleDown…`) lasts minutes and belongs to nobody. Nothing waits under the lease.
 """
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.cluster.ledger import Ledger, Transition
 from holdfast.cluster.state import ClusterState, Timers
@@ -29,8 +31,7 @@ class LeaseHeld(Retryable):
     """Another process is acting. This one stands by; there is nothing to repair."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """Held until `until`, if nobody was faster; every write proves it by the fence."""
 
     owner: str

@@ -5,8 +5,9 @@ more; so they need no fence.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from holdfast.cluster.attributes import Reader, StateDamaged
 from holdfast.fleet.options import CAPACITY_BACKOFF, PoolFailure
@@ -23,8 +24,7 @@ _SKEW_SECONDS: Final = 60  # two clocks may differ a little, without one of them
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Struct, frozen=True):
     """The items beside the state, as of one look."""
 
     failures: Mapping[str, PoolFailure]

@@ -1,7 +1,8 @@
 """Look at the world: reads only. What cannot be had is Unknown, and says why; without EC2 there is no look at all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from holdfast.cluster.memory import believable, memory_keys, read_memory
 from holdfast.cluster.notices import read_notices
@@ -23,8 +24,7 @@ class NoLook(Retryable):
     """EC2 could not be asked what machines there are: nothing can be decided until it can."""
 
 
-@dataclass(frozen=True, slots=True)
-class Senses:
+class Senses(Struct, frozen=True):
     """The ports that are only read, and what of EC2 is ours."""
 
     store: Store

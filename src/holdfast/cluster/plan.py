@@ -1,7 +1,8 @@
 """A plan: what follows from one look; and what became of it."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from holdfast.cluster.rules import Rule
 from holdfast.cluster.seen import Seen
@@ -10,8 +11,7 @@ from holdfast.cluster.steps import Step, UrgentStep
 from holdfast.ports.notify import Notice
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What follows from one look."""
 
     rules: tuple[Rule, ...]
@@ -31,8 +31,7 @@ class Plan:
         return {"rules": [r.shown() for r in self.rules], "steps": [s.shown() for s in self.steps]}
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(Struct, frozen=True):
     """What one tick saw, decided and did. `stopped` says why it did not go on, if it did not.
 
     `looked` is what the plan follows from; `seen` is the same with what the tick did since.

@@ -1,7 +1,8 @@
 """Carry out the steps of a replacement: a machine in the place of one that leaves."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.cluster import scale_up, steps
 from holdfast.cluster.alarms import refused_replacement

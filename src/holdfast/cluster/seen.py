@@ -2,18 +2,18 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import inf
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from holdfast.cluster.spot import Notice, SpotPhase
 from holdfast.cluster.state import ClusterState, Slot
 from holdfast.fleet.options import PoolFailure
 from holdfast.kernel.ids import ActionId, ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.once import once
 from holdfast.ports.kube import Node, Pod
 from holdfast.ports.machines import Machine, MachineState, Subnet
 from holdfast.ports.readings import Reading, Unknown
@@ -68,16 +68,14 @@ class Worker(Struct, frozen=True):
         return None if self.node is None else self.node.annotations.get(SPOT_ANNOTATION)
 
 
-@dataclass(frozen=True, slots=True)
-class KubeView:
+class KubeView(Struct, frozen=True):
     """The nodes and pods of one look."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True, dict=True):
     """The world at one moment, and the state that goes with it."""
 
     cluster: ClusterId
@@ -99,7 +97,7 @@ class Seen:
         frozenset()
     )  # learned while acting: terminated by us, or unknown to EC2 for long
 
-    @cached_property
+    @once
     def workers(self) -> tuple[Worker, ...]:
         """Every machine that is not gone, with its node."""
         claims: dict[str, list[Node]] = {}
@@ -110,19 +108,19 @@ class Seen:
         alive = [machine for machine in self.machines if machine.id not in gone]
         return tuple([_worker_of(machine, claims.get(machine.private_ip or "", ())) for machine in alive])
 
-    @cached_property
+    @once
     def gone(self) -> frozenset[InstanceId]:
         """Machines that are terminated or on their way. One that is merely not listed is not among them."""
         return self.known_gone | {machine.id for machine in self.machines if machine.is_gone}
 
-    @cached_property
+    @once
     def staying(self) -> tuple[Worker, ...]:
         """The workers that are counted on: not those that spot is about to take, nor those that somebody stopped."""
         leaving = {notice.instance for notice in self.notices.values() if notice.is_leaving}
         machines = ((worker, worker.machine) for worker in self.workers)
         return tuple([w for w, machine in machines if machine.id not in leaving and machine.state not in _STOPPED])
 
-    @cached_property
+    @once
     def unlisted(self) -> int:
         """Nodes of ours that are Ready, and whose machines EC2 did not list: a list that misses them is no proof."""
         nodes = () if isinstance(self.kube, Unknown) else self.kube.value.nodes
@@ -130,19 +128,19 @@ class Seen:
         labels = (node.labels.get(INSTANCE_LABEL) for node in nodes if node.is_ready)
         return sum(1 for label in labels if label is not None and label not in known)
 
-    @cached_property
+    @once
     def expected(self) -> int:
         """How many workers there are or are promised, those included that take the place of a machine that leaves."""
         unplanned = [notice for notice in self._replaced if notice.slot is None and notice.is_leaving]
         return len(self.staying) + len(self._promised) + len(unplanned) + self.unlisted
 
-    @cached_property
+    @once
     def most_expected(self) -> int:
         """What is held to the maximum: those expected, and those that leave for a hint and may yet stay."""
         leaving = {notice.instance for notice in self.notices.values() if notice.may_stay}
         return self.expected + sum(1 for worker in self.workers if worker.id in leaving) if leaving else self.expected
 
-    @cached_property
+    @once
     def _promised(self) -> tuple[Slot, ...]:
         """The slots, of the scale-up and of replacements, whose machines are yet to come or yet to be listed."""
         known = {worker.id for worker in self.workers} | self.gone
@@ -178,7 +176,7 @@ class Seen:
         """The pods on the worker's node, as far as Kubernetes can be seen."""
         return () if worker.node is None else self._pods_by_node.get(worker.node.name, ())
 
-    @cached_property
+    @once
     def _pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
         """Sorted once: thousands of workers may be asked about, one after the other."""
         by_node: dict[str, list[Pod]] = {}
@@ -187,7 +185,7 @@ class Seen:
                 by_node.setdefault(pod.node, []).append(pod)
         return by_node
 
-    @cached_property
+    @once
     def fill(self) -> Counter[str]:
         """How many machines each zone has, those included that are still joining or not even listed."""
         return Counter(worker.machine.zone for worker in self.staying) + Counter(slot.zone for slot in self._promised)

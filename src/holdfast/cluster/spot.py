@@ -35,9 +35,10 @@ on from any line: the handler of the event does, and so does every tick.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from holdfast.cluster.attributes import StateDamaged
 from holdfast.cluster.drain import DrainRules, drain_view
@@ -100,8 +101,7 @@ class Replacement(StrEnum):
         return self in (Replacement.ACCEPTED, Replacement.GIVEN_UP)
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """What EC2 told of one machine, and how far it has been carried."""
 
     instance: InstanceId

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from holdfast.cluster import steps
 from holdfast.cluster.alarms import refused_terminations

@@ -5,9 +5,10 @@ guess might terminate a machine. Absent attributes mean 0 or empty, so items of 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from holdfast.cluster.action_names import action_begun
 from holdfast.cluster.attributes import Reader
@@ -31,8 +32,7 @@ class DownPhase(StrEnum):
     ABORTING = "ABORTING"
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A place for one machine: where and what to launch, which attempt it is, and what came of it."""
 
     subnet_id: str
@@ -65,8 +65,7 @@ class Slot:
         return item
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleUp:
+class ScaleUp(Struct, frozen=True):
     """A scale-up under way."""
 
     action: ActionId
@@ -80,8 +79,7 @@ class ScaleUp:
     is_littered: bool = False  # it bears the plan of an earlier action, which an older autoscaler ended
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleDown:
+class ScaleDown(Struct, frozen=True):
     """A scale-down under way. `committed` are to be terminated whatever happens; `completed` have been."""
 
     action: ActionId
@@ -100,8 +98,7 @@ class ScaleDown:
         return tuple(t for t in self.targets if t not in self.completed and t not in self.committed)
 
 
-@dataclass(frozen=True, slots=True)
-class Timers:
+class Timers(Struct, frozen=True):
     """Since when pods wait, since when the cluster idles, and how many workers there are: stored when they change."""
 
     pending_since: Instant | None = None
@@ -117,8 +114,7 @@ class Timers:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterState:
+class ClusterState(Struct, frozen=True):
     """The item `pk = <cluster>`: lease, action and timers."""
 
     fence: int = 0

@@ -7,8 +7,11 @@ next tick looks again.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.cluster.act import Actor
 from holdfast.cluster.action_names import action_name
@@ -36,8 +39,7 @@ ROUNDS_MOST: Final = 8
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """One cluster: what is read, what is acted through, and the operator's numbers."""
 
     senses: Senses
@@ -50,8 +52,7 @@ class Cluster:
         return seen, decide(seen, self.policy, self.hands.choices)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(Struct, frozen=True):
     """What became of a tick that had begun, and what stopped it, if something did.
 
     `is_lasting`: while it acted, something went wrong that the next tick will not mend.

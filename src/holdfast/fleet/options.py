@@ -5,8 +5,9 @@ failed lately is left out until its time is up, so there is a way back to spot a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.instants import Instant
@@ -16,8 +17,7 @@ from holdfast.ports.machines import Market, Subnet
 CAPACITY_BACKOFF: Final = Backoff(first_seconds=180, factor=2, most_seconds=3600)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One way to get a machine."""
 
     instance_type: str
@@ -31,8 +31,7 @@ class Option:
         return f"{self.instance_type}|{self.zone}|{self.market}"
 
 
-@dataclass(frozen=True, slots=True)
-class PoolFailure:
+class PoolFailure(Struct, frozen=True):
     """Capacity failures of one pool in a row, and when it may be tried again."""
 
     failures: int

@@ -5,8 +5,10 @@ more than 1,000 items, and `examined` says at how many.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey, by_repository, by_status
 from holdfast.kernel.errors import BadRequest

@@ -1,23 +1,22 @@
 """What was measured, or why it was not. "Unknown" is a value: it never reads as zero."""
 
-from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from holdfast.kernel.instants import Instant
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Known(Generic[T]):
+class Known(Struct, Generic[T], frozen=True):
     """A measured value, and when it was true."""
 
     value: T
     at: Instant
 
 
-@dataclass(frozen=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """No value: missing, stale or unreachable. `why` is for people, on one line."""
 
     why: str

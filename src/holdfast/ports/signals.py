@@ -1,13 +1,13 @@
 """What Prometheus knows about the cluster."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from holdfast.ports.readings import Reading
 
 
-@dataclass(frozen=True, slots=True)
-class PendingPods:
+class PendingPods(Struct, frozen=True):
     """Pods that wait for a place, and how long the oldest has."""
 
     count: int

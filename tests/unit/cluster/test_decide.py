@@ -1,9 +1,9 @@
 """Every rule of seeds 003 and 004, one by one: what holds, what does not, and what is not known."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cluster.choices import Choices
 from holdfast.cluster.decide import batch_size, decide
@@ -69,7 +69,7 @@ def kinds(plan: Plan) -> list[str]:
 
 
 def decided(look: Seen, **policy: object) -> list[str]:
-    return kinds(decide(look, replace(POLICY, **policy), CHOICES))  # type: ignore[arg-type]
+    return kinds(decide(look, Policy(**policy), CHOICES))  # type: ignore[arg-type]
 
 
 def verdict(look: Seen, name: str) -> str:
@@ -83,7 +83,7 @@ def test_when_all_of_the_seeds_conditions_hold_it_goes_up() -> None:
 
 
 def with_state(look: Seen, **changes: object) -> Seen:
-    return replace(look, state=replace(look.state, **changes))  # type: ignore[arg-type]
+    return replace(look, state=replace(look.state, **changes))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_if_one_precondition_fails_it_does_not_go_down_and_says_which(look: Seen
 
 @pytest.mark.parametrize("what", ["cpu", "pending", "kube"])
 def test_what_is_unknown_never_scales_down_and_says_so(what: str) -> None:
-    look = replace(IDLE, **{what: AWAY})  # type: ignore[arg-type]
+    look = replace(IDLE, **{what: AWAY})
     assert decided(look) == []
     names = {"cpu": "cpu_low", "pending": "nothing_waiting", "kube": "nodes_known"}
     assert verdict(look, names[what]) == "unknown"
@@ -236,7 +236,7 @@ def test_with_no_capacity_anywhere_it_says_where() -> None:
 
 
 def test_with_no_free_address_it_says_where() -> None:
-    full = tuple(replace(subnet, free_addresses=0) for subnet in BUSY.subnets)
+    full = tuple(Subnet(subnet.id, subnet.zone, 0) for subnet in BUSY.subnets)
     assert obstacle(replace(BUSY, subnets=full), "somewhere_to_launch") == (
         "no free address in subnet-a, subnet-b, subnet-c"
     )

@@ -1,9 +1,10 @@
 """Notices: what of a tick is worth telling, and that it is told once."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
 from holdfast.cluster.tell import AGAIN_SECONDS, PATIENCE_SECONDS, Teller, Told, told_of, told_of_error

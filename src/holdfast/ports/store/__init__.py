@@ -12,10 +12,10 @@ What one backend cannot do, all refuse with `BadRequest`, before anything is sen
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.ports.store.attributes import Attribute, attr
 from holdfast.ports.store.capacity import Consumed, Meter
@@ -65,8 +65,7 @@ class Written(Struct, frozen=True):
     new: Item
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """The items of one partition, in the order of the sort key.
 
     At most `limit` items are looked at for a page, and at most 1 MB. An index does not offer consistent reads.
@@ -82,8 +81,7 @@ class Query:
     consistent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Some items, and where to go on. Only `cursor` None is the end: a page may be short, or empty, before that."""
 
     items: list[Item]

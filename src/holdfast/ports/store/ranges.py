@@ -1,15 +1,15 @@
 """Which part of a partition: a range of the sort key."""
 
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store.schema import SORT_BYTES_MOST
 from holdfast.ports.store.values import checked_text, shown
 
 
-@dataclass(frozen=True, slots=True)
-class SortRange:
+class SortRange(Struct, frozen=True):
     """Sort keys from `low` to `high`, or those that begin with `prefix`. None: no bound on that side.
 
     One DynamoDB key condition holds one of =, <, <=, >, >=, between (both ends included) and begins_with; so an
