@@ -60,6 +60,9 @@ class MemoryRows:
     def replace(self, table: Table, key: Key, old: Item | None, new: Item) -> None:
         check_item_size(new, table, key)
         if old is not None:
+            if all(old.get(name) == new.get(name) for name in table.index_key_attributes):
+                self._items[table.name][key] = copied(new)  # it keeps its place everywhere, as most do
+                return
             self.remove(table, key)
         self._items.setdefault(table.name, {})[key] = copied(new)
         for order, place in _places_of(table, key, new):

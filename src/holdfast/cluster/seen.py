@@ -213,6 +213,8 @@ def _worker_of(machine: Machine, claims: Sequence[Node]) -> Worker:
     that bears our bootstrap's label and name comes first: no other kubelet can take that name. A node without the label
     (joined by an older bootstrap) is matched by its address alone, if that leaves no doubt.
     """
+    if len(claims) == 1 and claims[0].labels.get(INSTANCE_LABEL) == machine.id:
+        return Worker(machine, claims[0])  # as nearly always
     ours = [node for node in claims if node.labels.get(INSTANCE_LABEL) == machine.id]
     candidates = [node for node in ours if node.name == machine.id] or ours
     if not candidates:

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from holdfast.cluster.state import Slot, UpPhase
 from holdfast.kernel.ids import InstanceId
@@ -22,12 +22,12 @@ def step_words(shown: Mapping[str, Any]) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     because: str
+    kind: ClassVar[str]
 
-    @property
-    def kind(self) -> str:
+    def __init_subclass__(cls) -> None:
         """``LaunchSlot`` → ``launch_slot``."""
-        name = type(self).__name__
-        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+        letters = (f"_{letter.lower()}" if letter.isupper() else letter for letter in cls.__name__)
+        cls.kind = "".join(letters).lstrip("_")
 
     def shown(self) -> dict[str, Any]:
         """For people and programs: the kind, the reason, and what it is about."""

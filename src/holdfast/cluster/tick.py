@@ -5,8 +5,6 @@ next tick looks again.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,11 +74,11 @@ def tick(cluster: Cluster, owner: str, deadline: Deadline | None = None) -> Tick
         ended = _tick(cluster, owner, deadline)
     except Exception as error:
         now = cluster.hands.clock.now()
-        with _best_effort():
+        with _BEST_EFFORT:
             log_failure(store, name, foreseen(error), now)
         _remember(cluster, failure_of(error, now))
         raise
-    with _best_effort():
+    with _BEST_EFFORT:
         store.put(LOGS, log_item(name, ended.ticked, owner))
     failure = None if ended.error is None else failure_of(ended.error, ended.ticked.seen.now)
     _remember(cluster, failure or failure_in(ended.ticked))
@@ -91,17 +89,23 @@ def tick(cluster: Cluster, owner: str, deadline: Deadline | None = None) -> Tick
 
 def _remember(cluster: Cluster, failure: Failure | None) -> None:
     if failure is not None:
-        with _best_effort():
+        with _BEST_EFFORT:
             remember(cluster.hands.store, cluster.senses.cluster, failure)
 
 
-@contextmanager
-def _best_effort() -> Iterator[None]:
+class _BestEffort:
     """The log explains, and nothing depends on it: what happened stays what it was when it cannot be written."""
-    try:
-        yield
-    except HoldfastError as error:
-        _log.warning("the decision log could not be written; the tick itself is not affected: %s", error)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if isinstance(error, HoldfastError):
+            _log.warning("the decision log could not be written; the tick itself is not affected: %s", error)
+        return isinstance(error, HoldfastError)
+
+
+_BEST_EFFORT: Final = _BestEffort()
 
 
 def _tick(cluster: Cluster, owner: str, deadline: Deadline | None) -> _Ended:

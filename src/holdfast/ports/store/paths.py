@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
 from holdfast.kernel.errors import BadRequest
@@ -62,3 +63,9 @@ class Path:
         for part in self.parts[1:]:
             text += f"[{part}]" if isinstance(part, int) else f".{one_line(part)}"
         return text
+
+
+@lru_cache(maxsize=1024, typed=True)
+def whole(name: str) -> Path:
+    """The attribute of this name. Remembered: the same few names are said again and again, on every write."""
+    return Path((name,))

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.kernel.errors import BadRequest
-from holdfast.ports.store.paths import MISSING, Path
+from holdfast.ports.store.paths import MISSING, Path, whole
 from holdfast.ports.store.values import Item, Value, canonical, copied_value, shown, type_name
 
 # Wide enough that no sum is rounded here: one that needs more than 38 digits is refused, not cut.
@@ -167,12 +167,12 @@ class Update(Struct, frozen=True):
 
 def set_all(values: dict[str, Value]) -> Update:
     """Set several whole attributes."""
-    return Update(tuple(SetTo(Path((name,)), canonical(value, name)) for name, value in values.items()))
+    return Update(tuple([SetTo(whole(name), canonical(value, name)) for name, value in values.items()]))
 
 
 def remove_all(*names: str) -> Update:
     """Remove several whole attributes; absent ones are no error."""
-    return Update(tuple(Remove(Path((name,))) for name in names))
+    return Update(tuple([Remove(whole(name)) for name in names]))
 
 
 def _may_append(change: Change) -> bool:

@@ -191,8 +191,7 @@ class EndsWell(Checker):
 
 def changes(old: Item, new: Item) -> str:
     """What a write changed, in a few words."""
-    names = sorted({*old, *new})
-    changed = [name for name in names if old.get(name) != new.get(name)]
+    changed = sorted([name for name in {*old, *new} if old.get(name) != new.get(name)])
     return ", ".join(f"{name} → {_short(new.get(name, 'removed'))}" for name in changed) or "nothing changed"
 
 
