@@ -21,7 +21,7 @@ from holdfast.cluster.seen import Seen, Worker
 from holdfast.cluster.spot import SpotKind, notice_steps
 from holdfast.cluster.state import Slot, Timers
 from holdfast.cluster.steps import BeginScaleDown, BeginScaleUp, PlanReplacement, Step
-from holdfast.cluster.sweep import not_ready_rules, orphans, sweep_steps
+from holdfast.cluster.sweep import lost_workers, not_ready_rules, orphans, sweep_steps
 from holdfast.fleet.options import launch_options
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
@@ -36,8 +36,10 @@ def decide(seen: Seen, policy: Policy, choices: Choices) -> Plan:
     up_rules, down_rules = scale_up_rules(seen, policy, timers), scale_down_rules(seen, policy, timers)
     notices = (step for notice in seen.notices.values() for step in notice_steps(notice, seen, policy, choices.drain))
     scaling, obstacles = _scaling(seen, policy, choices, up_rules, down_rules)
-    steps = (*ahead_steps(seen), *notices, *clock_steps(seen), *scaling, *sweep_steps(seen, policy, choices.drain))
-    rules = (*up_rules, *down_rules, *obstacles, *not_ready_rules(seen, policy, choices.drain))
+    lost = lost_workers(seen, policy)
+    swept = sweep_steps(seen, policy, choices.drain, lost)
+    steps = (*ahead_steps(seen), *notices, *clock_steps(seen), *scaling, *swept)
+    rules = (*up_rules, *down_rules, *obstacles, *not_ready_rules(seen, policy, choices.drain, lost))
     return Plan(rules, tuple(_one_promise(steps)), timers)
 
 

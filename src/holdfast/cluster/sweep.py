@@ -8,7 +8,7 @@ A node that stays NotReady is replaced: one at a time, and only while most other
 once it is the network or the API server that is broken, and replacing machines would empty the cluster.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from holdfast.cluster.action_names import action_begun
@@ -38,7 +38,7 @@ NODE_DEAD_SECONDS: Final = 300  # a machine that is not listed is not taken for 
 LEFT_CLOSED_SECONDS: Final = 3600  # after its action began
 
 
-def sweep_steps(seen: Seen, policy: Policy, rules: DrainRules) -> Iterator[Step]:
+def sweep_steps(seen: Seen, policy: Policy, rules: DrainRules, lost: Sequence[Worker]) -> Iterator[Step]:
     if isinstance(seen.kube, Unknown):
         return  # a machine without a node cannot be told from one whose node was not seen
     # One at a time, and only where Kubernetes knows most of our machines: one that knows hardly any was restored from
@@ -56,7 +56,7 @@ def sweep_steps(seen: Seen, policy: Policy, rules: DrainRules) -> Iterator[Step]
             yield OpenLeftClosed(instance=worker.id, because="the action that closed it is long over")
         elif is_left_marked(seen, worker):
             yield OpenLeftMarked(instance=worker.id, because="it was closed for a notice that is over")
-    yield from _replacing(seen, policy, rules)
+    yield from _replacing(seen, rules, lost)
 
 
 def orphans(seen: Seen, policy: Policy) -> list[Worker]:
@@ -137,9 +137,8 @@ def is_left_marked(seen: Seen, worker: Worker) -> bool:
 # Nodes that stay NotReady
 
 
-def not_ready_rules(seen: Seen, policy: Policy, drain: DrainRules) -> Iterator[Rule]:
+def not_ready_rules(seen: Seen, policy: Policy, drain: DrainRules, lost: Sequence[Worker]) -> Iterator[Rule]:
     """Whether a node that stays NotReady is replaced now, and if not, why not. No such node: no rule."""
-    lost = _lost(seen, policy)
     if not lost:
         return
     problem = _problem(seen, drain, lost)
@@ -148,14 +147,13 @@ def not_ready_rules(seen: Seen, policy: Policy, drain: DrainRules) -> Iterator[R
     yield rule("not_ready_replaced", holds=problem is None, value=value, limit=limit)
 
 
-def _replacing(seen: Seen, policy: Policy, drain: DrainRules) -> Iterator[Step]:
-    lost = _lost(seen, policy)
+def _replacing(seen: Seen, drain: DrainRules, lost: Sequence[Worker]) -> Iterator[Step]:
     if lost and _problem(seen, drain, lost) is None:
         because = f"its node has been NotReady for {seen.now.seconds_since(_since(lost[0])):.0f} s"
         yield ReplaceNotReady(instance=lost[0].id, because=because)
 
 
-def _lost(seen: Seen, policy: Policy) -> list[Worker]:
+def lost_workers(seen: Seen, policy: Policy) -> list[Worker]:
     """The workers in service whose nodes have been NotReady for too long, the longest first.
 
     Not those that are leaving anyway, and not those that a person has cordoned or stopped: somebody is at work there.
@@ -183,7 +181,7 @@ def _since(worker: Worker) -> Instant:
     return worker.machine.launched if node is None else node.ready_changed or node.created
 
 
-def _problem(seen: Seen, drain: DrainRules, lost: list[Worker]) -> str | None:
+def _problem(seen: Seen, drain: DrainRules, lost: Sequence[Worker]) -> str | None:
     """Why none may be replaced now."""
     serving = [worker for worker in seen.workers if worker.is_accepted]
     failing = sum(1 for worker in serving if not worker.is_ready)

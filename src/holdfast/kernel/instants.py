@@ -56,7 +56,7 @@ class Instant(Struct, frozen=True, order=True):
 
     def iso_seconds(self) -> str:
         """``2026-01-15T10:00:01Z``: GitHub's own form."""
-        return (_UTC_EPOCH + timedelta(milliseconds=self.epoch_ms)).isoformat(timespec="seconds") + "Z"
+        return f"{self.iso()[:19]}Z"
 
     def date(self) -> str:
         """``2026-01-15``, in UTC."""

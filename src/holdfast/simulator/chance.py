@@ -14,7 +14,7 @@ _UNIT: Final = 1.0 / (1 << 53)
 
 def drawn(seed: int, *parts: int) -> float:
     """A number from 0 up to 1, by the seed and the parts alone."""
-    return drawn_on(mixed(seed), *parts)
+    return drawn_on(mixed(seed, *parts[:-1]), parts[-1])
 
 
 def mixed(seed: int, *parts: int) -> int:
@@ -30,10 +30,8 @@ def mixed_on(mix: int, *parts: int) -> int:
     return mix
 
 
-def drawn_on(mix: int, *parts: int) -> float:
-    """The answer to the question that begins with `mix` and ends with the parts."""
-    for part in parts:  # as above, and not a call: this is drawn at each call through a port
-        mix = ((mix ^ (part + 1)) * _SECOND) & _MASK
-        mix ^= mix >> 29
-    mix = (mix * _FIRST) & _MASK
+def drawn_on(mix: int, last: int) -> float:
+    """The answer to the question that begins with `mix` and ends with the last part."""
+    mix = ((mix ^ (last + 1)) * _SECOND) & _MASK  # as above, and not a call: this is drawn at each call through a port
+    mix = ((mix ^ (mix >> 29)) * _FIRST) & _MASK
     return ((mix ^ (mix >> 32)) >> 11) * _UNIT

@@ -26,6 +26,7 @@ _MAGNITUDE_LEAST: Final = -130
 _NAME_CHARACTERS_MOST: Final = 16_000  # of up to four bytes each; DynamoDB takes 64 KB
 _SMALL_INT: Final = 10**_DIGITS_MOST
 _SHOWN_CHARACTERS: Final = 120
+_SORTED: Final = json.JSONEncoder(sort_keys=True)
 
 
 def canonical_item(item: Mapping[str, Value]) -> Item:
@@ -112,7 +113,7 @@ def same(left: Value, right: Value) -> bool:
 
 def shown(value: Value) -> str:
     """The value for people: on one line, control characters escaped, cut when long. Safe in logs and errors."""
-    text = json.dumps(_plain(value), sort_keys=True)
+    text = _SORTED.encode(_plain(value))
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
