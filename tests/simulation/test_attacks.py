@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cluster.attributes import StateDamaged
 from holdfast.cluster.loop import is_unfinished

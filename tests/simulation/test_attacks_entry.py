@@ -3,13 +3,13 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.adapters.system_clock import SystemClock

@@ -1,11 +1,11 @@
 """Each checker can fail, and on what it is there for it alone does."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant

@@ -4,10 +4,10 @@ The items are literally the seeds' examples, or those with what the seeds' table
 world's where a machine has to exist.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cluster.attributes import StateDamaged
 from holdfast.cluster.state import DownPhase

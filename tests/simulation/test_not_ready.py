@@ -1,8 +1,7 @@
 """A node that stays NotReady is replaced; a broken network empties no cluster."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cluster.pause import Pause, set_pause
 from holdfast.cluster.policy import Policy

@@ -1,8 +1,7 @@
 """Seed 003, scale-down: what it says beside the rules (`unit/cluster/test_decide.py`) and the item (seed 000)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import INSTANCE_LABEL
@@ -29,7 +28,7 @@ def ids(stage: Stage) -> set[str]:
 
 def pod_on(node: str, name: str, **values: object) -> Pod:
     pod = Pod("default", name, f"uid-{name}", node, PodPhase.RUNNING, DAWN, controller="ReplicaSet")
-    return replace(pod, **values)  # type: ignore[arg-type]
+    return replace(pod, **values)
 
 
 def first_target(stage: Stage) -> InstanceId:

@@ -1,8 +1,7 @@
 """Seed 004, scale-up: what it says beside the rules (`unit/cluster/test_decide.py`) and the item (seed 000)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.spot import SpotKind

@@ -1,6 +1,6 @@
 """What belongs to nobody is cleared away, and nothing else is."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from holdfast.cluster.seen import ACTION_TAG, ATTEMPT_TAG, SEQUENCE_TAG, SLOT_TAG
 from holdfast.ports.machines import LaunchOrder, Market

@@ -3,11 +3,11 @@
 import json
 import pickle
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
 from holdfast.entrypoints.simulator_desk import SimulatorDesk

@@ -4,11 +4,11 @@ import base64
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.adapters.ec2 import TAGS_MOST, Ec2Machines, ec2_client
 from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on

@@ -1,6 +1,6 @@
 """A change of a node as a JSON patch."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from holdfast.adapters.kube.patches import patch_of, pointer, unmet
 from holdfast.kernel.instants import Instant

@@ -5,23 +5,22 @@ A list is one consistent view, but may be a little old. A change names what it e
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from holdfast.kernel.errors import NeedsOperator, Retryable
 from holdfast.kernel.instants import Instant
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Struct, frozen=True):
     key: str
     value: str
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     name: str
     uid: str
     resource_version: str
@@ -43,8 +42,7 @@ class PodPhase(StrEnum):
     UNKNOWN = "Unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
@@ -67,8 +65,7 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChange:
+class NodeChange(Struct, frozen=True):
     """What to change of a node: its `unschedulable`, annotations (None removes one), and a taint to take away.
 
     The change takes place only if the annotations that `expected` names still have these values (None: absent), and,
@@ -91,8 +88,7 @@ class Eviction(StrEnum):
     GONE = "gone"  # no longer there, or another pod of that name
 
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(Struct, frozen=True):
     """The answer to an eviction. `reason` is the server's own word for why not, fit to be shown: a budget's, mostly."""
 
     outcome: Eviction

@@ -9,9 +9,10 @@ Promises and limits are EC2's, and the simulated world keeps them as well:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ids import InstanceId
@@ -34,8 +35,7 @@ class MachineState(StrEnum):
     TERMINATED = "terminated"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A machine as EC2 last showed it."""
 
     id: InstanceId
@@ -54,8 +54,7 @@ class Machine:
         return self.state in (MachineState.SHUTTING_DOWN, MachineState.TERMINATED)
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchOrder:
+class LaunchOrder(Struct, frozen=True):
     """One machine. The token stands for the whole order: a changed order needs another token.
 
     `template` is a launch template and its version (``lt-0abc:3``): image, role, security groups. `user_data` is text
@@ -72,8 +71,7 @@ class LaunchOrder:
     user_data: str
 
 
-@dataclass(frozen=True, slots=True)
-class Subnet:
+class Subnet(Struct, frozen=True):
     id: str
     zone: str
     free_addresses: int

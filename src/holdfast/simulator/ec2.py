@@ -7,9 +7,11 @@ is listed for an hour; spot is taken back two minutes after a notice.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant

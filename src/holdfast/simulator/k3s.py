@@ -3,10 +3,12 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.kube import (

@@ -24,7 +24,7 @@ P = TypeVar("P")
 Answer = TypeVar("Answer")
 
 # A world that was written by another version of these classes cannot be read by them.
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 _CHANGES: Final = frozenset({"launch", "terminate", "change_node", "evict", "delete_node", "delete_secret"})
 
 

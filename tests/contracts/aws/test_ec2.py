@@ -2,11 +2,12 @@
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.adapters.ec2 import Ec2Machines, ec2_client
 from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on

@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.kube import Kube, Node, Pod, PodPhase, Taint
@@ -104,4 +105,4 @@ class SimulatedWorld:
         return found
 
     def _put(self, name: str, **changes: object) -> None:
-        self._k3s.put(replace(self._node(name), **changes))  # type: ignore[arg-type]
+        self._k3s.put(replace(self._node(name), **changes))

@@ -1,9 +1,9 @@
 """What the Kubernetes port promises, in every cluster."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.ports.kube import Eviction, Node, NodeChange, NodeChanged, PodPhase, Taint
 from tests.contracts.kube.worlds import World, pod_named, until

@@ -1,8 +1,7 @@
 """EC2's promises, as Holdfast relies on them: tokens, capacity, what is listed when, ends."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.machines import LaunchOrder, MachineError, MachineState, Market
@@ -46,7 +45,7 @@ def test_the_same_order_under_the_same_token_is_the_same_machine(yard: Yard) -> 
 def test_another_order_under_the_same_token_is_refused(yard: Yard, other: dict[str, object]) -> None:
     yard.machines.launch(ORDER)
     with pytest.raises(MachineError) as refused:
-        yard.machines.launch(replace(ORDER, **other))  # type: ignore[arg-type]
+        yard.machines.launch(replace(ORDER, **other))
     assert refused.value.code == "IdempotentParameterMismatch"
     assert len(yard.ec2.all_machines()) == 1
 

@@ -1,8 +1,7 @@
 """A drain: who is asked to leave, who is left alone, and who forbids it. Every line of the seed's list."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cluster.drain import DrainRules, drain_view
 from holdfast.kernel.instants import Instant

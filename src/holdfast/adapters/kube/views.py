@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Generic, TypeVar
+
+from msgspec.structs import replace
 
 from holdfast.ports.clock import Clock
 from holdfast.ports.kube import KubeRefused, KubeUnavailable, Node, Pod
