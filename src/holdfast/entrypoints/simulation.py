@@ -1,5 +1,7 @@
 """The program that the simulator runs: Holdfast itself, over simulated ports; and searches over many seeds."""
 
+import gc
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -223,7 +225,7 @@ def search(
     """Run one seed after the other, in so many processes; `told` hears of each chunk, and may end it with False."""
     total = Tally()
     # Started afresh, not forked: whoever asks may have threads.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_quiet) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=prepare) as pool:
         running: set[Future[Tally]] = set()
         goes_on = True
         while goes_on or running:
@@ -240,8 +242,12 @@ def search(
     return total
 
 
-def _quiet() -> None:
-    """What the program logs about faults is what a simulation is made of."""
-    import logging
+def prepare() -> None:
+    """What a process does before it simulates many seeds.
 
+    What the program logs about faults is what a simulation is made of. And what is there by now stays: the collector
+    of garbage need not look through it again after every few seeds.
+    """
     logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.freeze()
