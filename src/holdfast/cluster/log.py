@@ -69,7 +69,7 @@ def log_item(cluster: ClusterId, ticked: Ticked, owner: str) -> Item:
         item["stopped"] = ticked.stopped[:1000]
     if ticked.told:
         item["told"] = list(ticked.told[:TOLD_MOST])
-    if ticked.done and is_larger(item, ITEM_BYTES_MOST // 4):
+    if ticked.done and is_larger({"steps": item["steps"]}, ITEM_BYTES_MOST // 4):
         # A tick with thousands of pods to evict: the kinds and reasons are enough.
         item["steps"] = [{"kind": step.kind, "because": step.because} for step in ticked.done][:500]
     return item

@@ -147,7 +147,7 @@ class Seen(Struct, frozen=True, dict=True):
         slots = (*(self.state.up.slots if self.state.up else ()), *(notice.slot for notice in self._replaced))
         return tuple(slot for slot in slots if slot and slot.exhausted is None and slot.instance not in known)
 
-    @property
+    @once
     def _replaced(self) -> list[Notice]:
         """The notices whose replacements are neither in service nor given up."""
         open_ones = (notice for notice in self.notices.values() if notice.phase is not SpotPhase.CLOSED)
