@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import force_setattr
 
 from holdfast.cluster.plan import Ticked
 from holdfast.entrypoints.daemon import (
@@ -220,7 +221,7 @@ def test_a_tick_that_cannot_look_is_told_and_tried_again() -> None:
     def away(*_: object, **__: object) -> Any:
         raise Retryable("EC2 does not answer")
 
-    object.__setattr__(broken._cluster.senses, "store", type("Away", (), {"batch_get": away})())
+    force_setattr(broken._cluster.senses, "store", type("Away", (), {"batch_get": away})())
     assert broken.once() == 60
     assert [str(error) for error in watched.failed] == ["EC2 does not answer"]
 
