@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from greenlet import getcurrent, greenlet
+
 from holdfast.kernel.instants import Instant
 from holdfast.simulator.process import Process, Scheduler
 from holdfast.simulator.timeline import Timeline
@@ -73,3 +75,27 @@ def test_a_process_that_found_a_violation_goes_no_further() -> None:
     timeline.after(0, lambda: scheduler.start(process, work))
     timeline.run_until(START.plus(60))
     assert seen_by_the_hub == [0, 2, 3, 4]
+
+
+def test_a_greenlet_carries_the_next_process_when_its_own_has_ended_and_ends_with_the_world() -> None:
+    timeline = Timeline(START)
+    scheduler = Scheduler(timeline)
+    carried: list[tuple[str, greenlet]] = []
+
+    def work(process: Process) -> None:
+        carried.append((process.name, getcurrent()))
+        scheduler.wait(process, 5)
+
+    def start(name: str, number: int) -> None:
+        process = Process(name, number, timeline.now())
+        scheduler.start(process, partial(work, process))
+
+    for number, (name, at_seconds) in enumerate((("first", 0), ("meanwhile", 1), ("afterwards", 20), ("last", 58))):
+        timeline.after(at_seconds, partial(start, name, number))
+    timeline.run_until(START.plus(60))
+    of = dict(carried)
+    assert of["first"] is not of["meanwhile"]
+    assert of["afterwards"] in (of["first"], of["meanwhile"])
+    assert not any(fiber.dead for fiber in of.values())
+    scheduler.end_all()
+    assert all(fiber.dead for fiber in of.values())
