@@ -1,15 +1,14 @@
 """Group commit: writers who come at the same time share one transaction, and one wait for the disk.
 
 There is no thread of its own. A writer who finds nobody at work leads: it takes everything that waits, runs it in one
-transaction, commits, and wakes the next of its group, who wake the next. The last one hands on to the first of those
+transaction, commits, and wakes the next of its group, who wakes the next. The last one hands on to the first of those
 who came meanwhile, and that one leads.
 
     a leads     takes [a b c] ── BEGIN a b c COMMIT ──► wakes b, who wakes c, who wakes d
     d, e        arrive and wait                         d leads, takes [d e a b c] ── BEGIN …
 
-The group is woken by a few chains: a crowd that wakes at once only queues up for Python's interpreter lock, and with a
-single chain that lock is idle while the next one wakes. Nobody leads until the last one is awake: who writes again at
-once is then in the next group, and not in its leader's way.
+The group is woken one by the other: a crowd that wakes at once only queues up for Python's interpreter lock. And nobody
+leads until all of it are awake: who writes again at once is then in the next group, and not in its leader's way.
 
 One writer's failure is not the others'. Work that raises before it wrote anything has changed nothing, and the rest
 goes on. If anything else fails, the whole group is rolled back and each work runs again in a transaction of its own.
@@ -22,8 +21,9 @@ import os
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -31,8 +31,6 @@ from holdfast.adapters.sqlite.driver import Connection
 from holdfast.adapters.sqlite.file import SqliteFile
 from holdfast.adapters.sqlite.transaction import SqliteTransaction
 from holdfast.kernel.errors import StoreRefused, StoreUnavailable
-
-_CHAINS: Final = 4  # measured: with 1, writes of 64 writers take some 5 % longer
 
 T = TypeVar("T")
 
@@ -45,7 +43,7 @@ class _Writer(Struct, eq=False):
     result: Any = None
     error: Exception | None = None
     group: Sequence["_Writer"] = ()  # whom it leads, itself the first of them
-    following: Sequence["_Writer"] = ()  # whom it wakes when it wakes
+    following: "_Writer | None" = None  # whom it wakes when it wakes
     has_joined: bool = False
     is_awake: bool = False
     has_begun: bool = False
@@ -144,10 +142,9 @@ class GroupCommit:
             self._lead(mine)
         if self._leader is mine:
             with self._lock:
-                self._leader = self._queue[0] if self._queue else None
-                mine.following = self._queue[:1]
-        for following in mine.following:
-            following.wake()
+                self._leader = mine.following = self._queue[0] if self._queue else None
+        if mine.following is not None:
+            mine.following.wake()
         self._threads.discard(get_ident())
         mine.group, mine.has_left = (), True  # it is in its own group: let go, or only the garbage collector could
 
@@ -170,10 +167,8 @@ class GroupCommit:
             self._run(mine.group)
         elif not mine.is_done:
             self._give_up(mine.group)
-        others = mine.group[1:]
-        mine.following = others[:_CHAINS]
-        for number, writer in enumerate(others, _CHAINS):
-            writer.following = others[number : number + 1]
+        for writer, following in pairwise(mine.group):
+            writer.following = following
         self._leader = mine.group[-1]
         # Itself last: were it interrupted in between, it would do all of this again.
         for writer in reversed(mine.group):
