@@ -60,7 +60,7 @@ def test_status_tells_what_is_under_way(stage: Stage, tmp_path: Path) -> None:
 def test_a_pause_holds_back_what_is_new_and_says_so(stage: Stage, tmp_path: Path) -> None:
     stage.tick()
     stage.store.close()
-    assert "paused cluster" in holdfast(tmp_path, "pause", "--reason", "an upgrade").stdout
+    assert "paused the cluster" in holdfast(tmp_path, "pause", "--reason", "an upgrade").stdout
     assert "an upgrade" in holdfast(tmp_path, "status").stdout
     stage.store = sqlite_store(tmp_path / "holdfast.db", stage.clock, tables=TABLES)
     for _ in range(8):
