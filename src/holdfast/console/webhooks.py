@@ -1,8 +1,7 @@
 """`POST /webhooks/github`, as a bare ASGI application: it is called more often than all pages together.
 
 The body is read up to its limit and handed, raw, to a thread; the answer goes out when the effect is durable. What
-comes while a thread is at work waits in line, and the next one takes as much of the line as it may. It is not called
-before the last of those that come in a row: the first of them would have a transaction, and a disk, for itself.
+comes while a thread is at work waits in line, and the next one takes as much of the line as it may.
 """
 
 import asyncio
@@ -92,7 +91,6 @@ class Webhooks:
         self._body_seconds = body_seconds
         self._room_bytes = room_bytes  # for what bodies have beyond the usual size, all of them together
         self._started = 0
-        self._come: list[_Waiting] = []  # and not in line yet
         self._line: SimpleQueue[_Waiting] = SimpleQueue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,23 +157,12 @@ class Webhooks:
     async def _taken(self, request: Request) -> Answer:
         loop = asyncio.get_running_loop()
         waiting = _Waiting(request, loop, loop.create_future())
-        self._come.append(waiting)
-        if len(self._come) == 1:
-            loop.call_soon(self._line_up, loop, 1)
+        self._line.put(waiting)
         if self._started < self._threads.count:
             # One for each of the first requests: who gets few has few threads.
             self._started += 1
             threading.Thread(target=self._work, name=f"webhook-{self._started}", daemon=True).start()
         return await waiting.answer
-
-    def _line_up(self, loop: asyncio.AbstractEventLoop, known: int) -> None:
-        """Who has come gets in line, unless others came while the loop went round: then it goes round once more."""
-        if known < len(self._come) < self._threads.at_once:
-            loop.call_soon(self._line_up, loop, len(self._come))
-            return
-        come, self._come = self._come, []
-        for waiting in come:
-            self._line.put(waiting)
 
     def _work(self) -> None:
         while True:

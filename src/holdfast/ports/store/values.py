@@ -59,21 +59,12 @@ def _canonical(value: Value, depth: int) -> Value:
         return _canonical_number(value)
     if kind is list or kind is tuple:
         _check_depth(depth)
-        # Plain text, which most elements are, is in that form already: to know that takes less time than to ask.
-        return [
-            element if type(element) is str and element.isascii() else _canonical(element, depth + 1)
-            for element in value
-        ]
+        return [_canonical(element, depth + 1) for element in value]
     if kind is set or kind is frozenset:
         return _canonical_set(value)
     if kind is dict or isinstance(value, Mapping):
         _check_depth(depth)
-        return {
-            checked_name(name): element
-            if type(element) is str and element.isascii()
-            else _canonical(element, depth + 1)
-            for name, element in value.items()
-        }
+        return {checked_name(name): _canonical(element, depth + 1) for name, element in value.items()}
     if isinstance(value, float):
         raise BadRequest(f"{value!r} is a float; a number must be exact: an int or a Decimal")
     raise BadRequest(f"a value of type {kind.__name__} cannot be stored")
