@@ -148,6 +148,7 @@ def test_it_costs_what_the_calls_would_cost_and_only_if_it_takes_place(store: Sq
     [
         (lambda _: {"pk": "another"}, StoreRefused),
         (lambda _: {"pk": "one", "number": 1.5}, BadRequest),
+        (lambda _: {"pk": "one", "number": 10**38 + 1}, BadRequest),
         (lambda _: {"pk": "one", "text": "x" * 500_000}, ItemTooLarge),
     ],
 )

@@ -1,11 +1,14 @@
 """Filling in what S3 has: killed at any call, twice, beside live webhooks."""
 
 import random
+from contextlib import closing
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 
+from holdfast.adapters.sqlite import SqliteStore, sqlite_rows
 from holdfast.jobs.ingest import installations
 from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
 from holdfast.jobs.migration.backfill import Manner
@@ -16,7 +19,7 @@ from holdfast.jobs.migration.walk import BATCH, TRIES_MOST
 from holdfast.kernel.errors import NeedsOperator, Retryable
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.ports.store import Item, Query, every_item
-from holdfast.ports.store.tables import JOB_EVENTS
+from holdfast.ports.store.tables import JOB_EVENTS, TABLES
 from tests.unit.jobs.tables import Tables, tables
 from tests.unit.jobs_migration.worlds import Death, Killed, World, fill_older, life, statuses
 
@@ -47,6 +50,22 @@ def test_what_the_older_system_stored_is_in_the_tables_afterwards() -> None:
     assert (done.jobs, done.objects, done.total, done.written) == (40, 128, 128, 128)
     assert world.compare()[1] == []
     assert installations(world.store) == [1]
+
+
+def test_in_a_file_a_job_is_one_transaction_and_ends_the_same(tmp_path: Path) -> None:
+    jobs = range(1, 11)
+    in_memory = filled(jobs)
+    in_memory.backfill()
+    world = filled(jobs)
+    rows = sqlite_rows(tmp_path / "x.db", world.clock, tables=TABLES)
+    with closing(SqliteStore(rows, world.clock)) as world.store:
+        before = rows.commits
+        world.backfill()
+        others = 4  # where it is: begun, a batch, the end; and the installation
+        assert rows.commits - before <= len(jobs) + others
+        assert everything(world, jobs) == everything(in_memory, jobs)
+        assert {entry["deliveries"] for entry in history(world, jobs)} == {1}
+        assert world.compare()[1] == []
 
 
 def test_a_second_run_writes_nothing() -> None:
