@@ -11,6 +11,7 @@ import re
 import stat
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.memory import memory_store
-from holdfast.console.webhooks import BODY_SECONDS_MOST, ROOM_BYTES, SMALL_BYTES, Request, Webhooks
+from holdfast.console.webhooks import BODY_SECONDS_MOST, ROOM_BYTES, SMALL_BYTES, Request, Threads, Webhooks
 from holdfast.console.webhooks import Answer as WebhookAnswer
 from holdfast.entrypoints import lambda_handlers
 from holdfast.entrypoints.lambda_handlers import github_webhook
@@ -238,6 +239,58 @@ def test_a_large_body_is_there_once_while_it_waits() -> None:
     finally:
         tracemalloc.stop()
     assert 16 * 1024 * 1024 <= used[0] < 24 * 1024 * 1024
+
+
+def test_those_who_come_together_share_and_one_who_comes_alone_does_not_wait() -> None:
+    """After a shared group the next is given a moment, as long as the line grows."""
+    sizes: list[int] = []
+    pauses: list[int] = []
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def take(requests: Sequence[Request]) -> list[WebhookAnswer]:
+        sizes.append(len(requests))
+        at_work.set()
+        go_on.wait()
+        return [WebhookAnswer(200, {})] * len(requests)
+
+    def pause(_seconds: float) -> None:
+        pauses.append(len(sizes))
+        if len(pauses) < 3:
+            asyncio.run_coroutine_threadsafe(put_in_line(2), loop).result()
+
+    async def put_in_line(number: int) -> None:
+        tasks.extend(asyncio.create_task(post(webhooks)) for _ in range(number))
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def all_of_them() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        await put_in_line(1)
+        await asyncio.to_thread(at_work.wait)  # the first is on its way alone
+        await put_in_line(3)
+        go_on.set()
+        await asyncio.gather(*tasks)
+        await put_in_line(1)
+        while len(done := [task for task in tasks if task.done()]) < len(tasks):
+            await asyncio.wait(set(tasks) - set(done))
+
+    loop: Any = None
+    tasks: list[asyncio.Task[None]] = []
+    webhooks = Webhooks(take, BODY_BYTES_MOST, Threads(1, 8), pause=pause)
+    asyncio.run(all_of_them())
+    assert sizes == [1, 3, 5], "one alone, three who waited for it, and one with the four who came in its pauses"
+    assert pauses == [2, 2, 2], "none but after the shared group; the third time, nobody came"
+
+
+async def post(webhooks: Webhooks) -> None:
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(_message: Any) -> None:
+        pass
+
+    await webhooks({"type": "http", "method": "POST", "headers": []}, receive, send)
 
 
 def test_a_sender_that_hangs_up_leaves_nothing(endpoint: Endpoint) -> None:

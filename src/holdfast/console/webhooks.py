@@ -1,12 +1,14 @@
 """`POST /webhooks/github`, as a bare ASGI application: it is called more often than all pages together.
 
 The body is read up to its limit and handed, raw, to a thread; the answer goes out when the effect is durable. What
-comes while a thread is at work waits in line, and the next one takes as much of the line as it may.
+comes while a thread is at work waits in line, and the next one takes as much of the line as it may. Who comes alone
+never waits for others; where several came together, the next are given a moment to do so too.
 """
 
 import asyncio
 import re
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +27,7 @@ BODY_SECONDS_MOST: Final = 30.0  # GitHub itself waits for ten, its Enterprise S
 # a body of the usual size, about 10 KB, always finds room.
 ROOM_BYTES: Final = 128 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024
+GATHER_SECONDS: Final = 0.0003
 _AGAIN_SECONDS: Final = b"10"
 _CLOSE: Final = (b"connection", b"close")  # the rest is not read, so the connection cannot be used again
 _NAMES: Final = {name.encode(): name for name in HEADERS}
@@ -84,12 +87,14 @@ class Webhooks:
         *,
         body_seconds: float = BODY_SECONDS_MOST,
         room_bytes: int = ROOM_BYTES,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._take = take
         self._most_bytes = most_bytes
         self._threads = threads
         self._body_seconds = body_seconds
         self._room_bytes = room_bytes  # for what bodies have beyond the usual size, all of them together
+        self._pause = pause
         self._started = 0
         self._line: SimpleQueue[_Waiting] = SimpleQueue()
 
@@ -165,12 +170,24 @@ class Webhooks:
         return await waiting.answer
 
     def _work(self) -> None:
+        group: list[_Waiting] = []
         while True:
-            group = [self._line.get()]
-            with suppress(Empty):
-                while len(group) < self._threads.at_once:
-                    group.append(self._line.get_nowait())
+            group = self._next_group(after=len(group))
             _tell(group, self._answers([waiting.request for waiting in group]))
+
+    def _next_group(self, after: int) -> list[_Waiting]:
+        group = [self._line.get()]
+        if after > 1:
+            # Those of the last group send again just now. To wait while the line grows makes one group of two, and
+            # leaves Python's interpreter lock to the thread that reads them.
+            seen = -1
+            while seen < self._line.qsize() < self._threads.at_once:
+                seen = self._line.qsize()
+                self._pause(GATHER_SECONDS)
+        with suppress(Empty):
+            while len(group) < self._threads.at_once:
+                group.append(self._line.get_nowait())
+        return group
 
     def _answers(self, requests: Sequence[Request]) -> Sequence[Answer | Exception]:
         try:
