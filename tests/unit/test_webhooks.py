@@ -246,6 +246,8 @@ def test_those_who_come_together_share_and_one_who_comes_alone_does_not_wait() -
     sizes: list[int] = []
     pauses: list[int] = []
     at_work, go_on = threading.Event(), threading.Event()
+    tasks: list[asyncio.Task[None]] = []
+    loop: Any = None
 
     def take(requests: Sequence[Request]) -> list[WebhookAnswer]:
         sizes.append(len(requests))
@@ -275,8 +277,6 @@ def test_those_who_come_together_share_and_one_who_comes_alone_does_not_wait() -
         while len(done := [task for task in tasks if task.done()]) < len(tasks):
             await asyncio.wait(set(tasks) - set(done))
 
-    loop: Any = None
-    tasks: list[asyncio.Task[None]] = []
     webhooks = Webhooks(take, BODY_BYTES_MOST, Threads(1, 8), pause=pause)
     asyncio.run(all_of_them())
     assert sizes == [1, 3, 5], "one alone, three who waited for it, and one with the four who came in its pauses"
