@@ -115,6 +115,18 @@ def test_a_change_from_one_to_true_is_seen(driver: Driver, path: Path) -> None:
         assert opened.sql('SELECT expires FROM "some.things-1"') == [(None,)]
 
 
+@pytest.mark.parametrize("mended", ["[0.5]", '[{"of": 0.5}]', '{"of": [0.5]}'])
+def test_what_an_update_does_not_touch_stays_as_it_was_mended(driver: Driver, path: Path, mended: str) -> None:
+    """A fraction in plain JSON within an attribute, which no tag tells of."""
+    with OpenStore(path, driver) as opened:
+        opened.store.put(FLAGS, {"pk": "a", "seen": 1})
+        opened.sql(f"""UPDATE "{FLAGS.name}" SET item = '{{"pk":"a","seen":1,"prices":{mended}}}'""")  # noqa: S608
+        written = opened.store.update(FLAGS, Key("a"), attr("seen").plus(1) + attr("half").set_to([Decimal("1.5")]))
+        assert opened.store.get(FLAGS, Key("a")) == written.new
+        assert written.new["prices"] == json.loads(mended, parse_float=Decimal)
+        assert (written.new["seen"], written.new["half"]) == (2, [Decimal("1.5")])
+
+
 def test_a_row_that_was_mended_badly_is_named(driver: Driver, path: Path) -> None:
     """By reads, by writes and by pages alike; the others go on."""
     with OpenStore(path, driver) as opened:

@@ -105,6 +105,9 @@ class Unreliable:
             raise self._error
         return self._connection.execute(sql, parameters)
 
+    def cursor(self) -> Any:
+        return self
+
     @property
     def in_transaction(self) -> bool:
         return self._connection.in_transaction
@@ -119,7 +122,8 @@ def failing(opened: OpenStore, code: int, *, statement: str, times: int) -> Unre
     error.sqlite_errorcode = code
     unreliable = Unreliable(opened.connection, error, statement=statement, times=times)
     assert opened.rows._writer is not None
-    opened.rows._writer._connection = opened.rows._writer._transaction._connection = unreliable
+    opened.rows._writer._connection = unreliable
+    opened.rows._writer._transaction._cursor = unreliable.cursor()
     return unreliable
 
 

@@ -23,8 +23,14 @@ _NESTED: Final = frozenset({dict, list})
 _PLAIN: Final = frozenset({str, int, bool, type(None)})  # JSON says them exactly
 
 
-def encoded(item: Item) -> str:
-    tagged = {name: _tagged(value) for name, value in item.items() if type(value) not in _PLAIN}
+def encoded(item: Item, plain: Item | None = None) -> str:
+    """The item as text. What it has from `plain`, an item that was read from text without a tag, needs none either."""
+    known = plain or {}
+    tagged = {
+        name: _tagged(value)
+        for name, value in item.items()
+        if type(value) not in _PLAIN and known.get(name) is not value
+    }
     return _ENCODER.encode(item | tagged if tagged else item).decode()
 
 
@@ -54,13 +60,17 @@ def decoded(text: str, table: str, key: Key | None = None) -> Item:
     """The item that `encoded` was given. Table and key name it in errors: people may have mended it, and not well."""
     try:
         item = _DECODER.decode(text)
-        # One character is found far quicker than two.
-        return _all_untagged(item) if "$" in text and '"$' in text else item
+        return _all_untagged(item) if has_tags(text) else item
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
         name = table if key is None else f"{table} {key}"
         raise StoreRefused(
             f"item {name} cannot be read: {error}; mend it in the sqlite3 shell, or delete it. It begins {text[:60]!r}"
         ) from error
+
+
+def has_tags(text: str) -> bool:
+    """Whether it may have some."""
+    return "$" in text and '"$' in text  # one character is found far quicker than two
 
 
 def _all_untagged(item: Item) -> Item:
@@ -139,7 +149,7 @@ def _set(elements: Iterable[Value]) -> Value:
 
 
 def _hand_written_number(text: str) -> Value:
-    """A fraction as plain JSON: never written by us, but by people who mend an item in the shell."""
+    """A fraction as plain JSON: by people who mend an item in the shell. It stays so until its attribute is set."""
     return canonical(Decimal(text))
 
 
@@ -151,5 +161,5 @@ _MEANINGS: Final[dict[str, Callable[[Any], Value]]] = {
     "$bs": lambda texts: _set(map(_bytes, texts)),
     "$m": lambda plain: {name: _untagged(element) for name, element in plain.items()},
 }
-_ENCODER: Final = msgspec.json.Encoder()
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _DECODER: Final = msgspec.json.Decoder(Item, float_hook=_hand_written_number)

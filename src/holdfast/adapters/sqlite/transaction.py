@@ -27,22 +27,28 @@ class SqliteTransaction:
     """Implements `holdfast.adapters.embedded.Transaction`. Who uses it begins and commits."""
 
     def __init__(self, connection: Connection, driver: Driver) -> None:
-        self._connection = connection
+        self._cursor = connection.cursor()  # one for all statements: each is done before the next
         self._driver = driver
         self._statements: Final = {name: _Statements(connection, name) for name in table_names(connection)}
+        self._read_without_tags: Item | None = None  # of the last that was read; mostly it is written next
         self.writes_begun = 0
 
     def read(self, table: Table, key: Key) -> Item | None:
         text = self.text(table, key)
-        return None if text is None else items.decoded(text, table.name, key)
+        if text is None:
+            return None
+        item = items.decoded(text, table.name, key)
+        self._read_without_tags = None if items.has_tags(text) else item
+        return item
 
     def text(self, table: Table, key: Key) -> str | None:
         """The item as the file has it."""
-        rows = self._connection.execute(select_item(table.name), (key.partition, key.sort or "")).fetchall()
+        rows = self._cursor.execute(select_item(table.name), (key.partition, key.sort or "")).fetchall()
         return rows[0][0] if rows else None
 
     def replace(self, table: Table, key: Key, old: Item | None, new: Item) -> None:
-        self.replace_by_text(table, key, old, new, items.encoded(new))
+        plain = old if old is self._read_without_tags else None
+        self.replace_by_text(table, key, old, new, items.encoded(new, plain))
 
     def replace_by_text(self, table: Table, key: Key, old: Item | None, new: Item, text: str) -> None:
         """The same, where `new` has been made to text already."""
@@ -53,7 +59,7 @@ class SqliteTransaction:
             sql, columns = statements.insert, statements.columns(new)
         else:
             sql, columns = statements.update(old, new)
-        self._connection.execute(sql, (text, *columns, key.partition, key.sort or ""))
+        self._cursor.execute(sql, (text, *columns, key.partition, key.sort or ""))
 
     def insert(self, table: Table, key: Key, new: Item, text: str) -> bool:
         """Put the item where none is; whether none was. Where one hardly ever is, that saves a read."""
@@ -61,7 +67,7 @@ class SqliteTransaction:
         check_item_size(new, table, key, text)
         self.writes_begun += 1
         try:
-            self._connection.execute(statements.insert, (text, *statements.columns(new), key.partition, key.sort or ""))
+            self._cursor.execute(statements.insert, (text, *statements.columns(new), key.partition, key.sort or ""))
         except self._driver.errors as error:
             if self._driver.code(error) != _CONSTRAINT:
                 raise
@@ -71,7 +77,7 @@ class SqliteTransaction:
     def remove(self, table: Table, key: Key) -> None:
         statements = self._of(table)
         self.writes_begun += 1
-        self._connection.execute(statements.delete, (key.partition, key.sort or ""))
+        self._cursor.execute(statements.delete, (key.partition, key.sort or ""))
 
     def _of(self, table: Table) -> "_Statements":
         try:
@@ -108,6 +114,8 @@ class _Statements:
 
     def update(self, old: Item, new: Item) -> tuple[str, _Values]:
         """What makes one of the other. An index that SQLite is not told of is not touched; mostly none has changed."""
+        if not self._columns:
+            return self._update_of(()), []
         changed = [each for each in self._columns if _differ(old.get(each.attribute), new.get(each.attribute))]
         return self._update_of(tuple(changed)), [each.made_of(new.get(each.attribute)) for each in changed]
 
