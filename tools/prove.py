@@ -14,7 +14,8 @@ import re
 import subprocess
 import sys
 import time
-from itertools import count
+from itertools import count as counting
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ def quoted(count: dict[str, Any]) -> str:
     """The sum, in the words of the README."""
     total = count["total"]
     violations = f"{total['violations']} violations" if total["violations"] != 1 else "1 violation"
+    since = sum(run["seeds"] for run in takewhile(lambda run: not run["violations"], reversed(count["runs"])))
+    if total["violations"]:
+        violations += f", none in the last {since:,} seeds"
     return (
         f"**{total['seeds']:,} seeds, {total['virtual_days']:,.0f} virtual days, {total['port_calls']:,} calls through "
         f"ports, {total['faults']:,} faults: {violations}**"
@@ -84,7 +88,7 @@ def main(arguments: list[str]) -> int:
         print(f"\r{tally.seeds} seeds now, {days:,.0f} virtual days in all, {found} ", end="", file=sys.stderr)
         return time.monotonic() < end and not tally.found
 
-    tally = search(Question(), count(before["next_seed"]), asked.jobs, told)
+    tally = search(Question(), counting(before["next_seed"]), asked.jobs, told)
     print(file=sys.stderr)
     after = added(before, commit_of(ROOT), tally)
     COUNT.parent.mkdir(exist_ok=True)

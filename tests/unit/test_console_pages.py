@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.console.pages.shell import unbroken
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.simulator.k3s import Workload
 from tests.payloads import CREATED, INSTALLATION_ID, REPOSITORY, RUN_ID
@@ -193,8 +194,26 @@ def test_pause_and_resume_by_the_page(world: ConsoleWorld) -> None:
     page = world.get("/cluster").text
     assert "Paused by this machine, in the console: &lt;b&gt;upgrade&lt;/b&gt;" in page
     assert "Paused: nothing new is begun." in world.get("/").text
+    world.stage.clock.sleep(1)
     assert world.post("/cluster/resume", {}, ORIGIN).status == 303
     assert "Paused by" not in world.get("/cluster").text
+    found = world.get("/api/events", q="in the console").json["items"]
+    assert [event["kind"] for event in found] == ["resumed", "paused"]
+    page = world.get("/events").text
+    assert "<b>paused</b> by this machine, in the console: &lt;b&gt;upgrade&lt;/b&gt;" in page
+    ticks = world.get("/cluster/decisions").text
+    assert '<span class="badge">paused</span>' in ticks
+    assert "no tick" not in ticks
+
+
+def test_a_name_with_hyphens_is_not_broken_at_the_end_of_a_line() -> None:
+    found = unbroken("launched i-0123456789abcdef0: t3.medium in eu-west-1b, <spot-only>")
+    assert found == (
+        'launched <span class="whole">i-0123456789abcdef0</span>: t3.medium in <span class="whole">eu-west-1b</span>, '
+        '&lt;<span class="whole">spot-only</span>&gt;'
+    )
+    assert unbroken("a-" * 20 + "b") == "a-" * 20 + "b", "one that is as long as a phone is wide may be broken"
+    assert unbroken("a-\u202eb") == "a-\\u202eb"
 
 
 def test_a_pause_that_stands_is_not_written_over_by_a_page() -> None:

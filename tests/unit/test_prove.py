@@ -25,6 +25,16 @@ def test_runs_of_one_commit_are_one_line_and_the_total_grows(tmp_path: Path) -> 
     assert count["total"]["seeds"] == 6
 
 
+def test_after_a_violation_it_is_told_how_many_seeds_had_none_since(tmp_path: Path) -> None:
+    count = added(read_count(tmp_path / "none.json"), "abc", tally())
+    assert quoted(count).endswith(": 0 violations**")
+    count = added(count, "def", Tally(3, 0.75, 100, Counter(), {17: "TokenOnce"}))
+    assert quoted(count).endswith(": 1 violation, none in the last 0 seeds**")
+    for commit in ("def2", "def3"):
+        count = added(count, commit, tally())
+    assert quoted(count).endswith(": 1 violation, none in the last 4 seeds**")
+
+
 def test_the_readme_quotes_the_sum() -> None:
     count = read_count(COUNT)
     assert count["total"]["seeds"] == sum(run["seeds"] for run in count["runs"]) > 0

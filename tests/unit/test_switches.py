@@ -11,11 +11,13 @@ from click.testing import CliRunner
 
 from holdfast.adapters.memory import memory_store
 from holdfast.cli.main import cli
+from holdfast.cluster.log import entries, last_tick
 from holdfast.cluster.pause import Pause, end_pause, pause_key, read_pause, set_pause
 from holdfast.entrypoints.switches import Switches
+from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.settings import load_settings
-from holdfast.ports.store import Condition, Key, Store, Update, Written
+from holdfast.ports.store import Condition, Item, Key, Store, Update, Written
 from holdfast.ports.store.schema import Table
 from holdfast.ports.store.tables import STATE
 from tests.clocks import StillClock
@@ -32,6 +34,9 @@ class Beside:
 
     def get(self, table: Table, key: Key) -> Any:
         return self._store.get(table, key)
+
+    def put(self, table: Table, item: Item) -> None:
+        self._store.put(table, item)
 
     def update(self, table: Table, key: Key, update: Update, condition: Condition) -> Written:
         if self._meanwhile is not None:
@@ -73,6 +78,33 @@ def test_the_first_pause_stays_and_the_second_is_told_of_it(case: Case) -> None:
     assert second["paused"] == first["paused"]
     assert case.pause is not None
     assert (case.pause.by, case.pause.reason) == ("ann", "an upgrade")
+
+
+def test_who_paused_and_who_resumed_is_in_the_log(case: Case) -> None:
+    begin = case.clock.now()
+    case.switches().pause("ann", "an upgrade")
+    case.clock.sleep(90)
+    case.switches().pause("bob", "lunch")  # already paused: nothing happened
+    case.switches().resume("cy")
+    since = begin.iso_seconds()
+    assert [(entry.kind, entry.stopped) for entry in entries(case.store, CLUSTER, begin, case.clock.now())] == [
+        ("paused", "by ann: an upgrade"),
+        ("resumed", f"by cy; it was paused since {since} by ann: an upgrade"),
+    ]
+    assert last_tick(case.store, CLUSTER, case.clock.now()) is None, "neither is a tick"
+
+
+def test_a_log_that_cannot_be_written_does_not_undo_a_pause(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+    class NoLog(Beside):
+        def put(self, table: Table, item: Item) -> None:
+            raise StoreUnavailable("the store is away")
+
+        def update(self, table: Table, key: Key, update: Update, condition: Condition) -> Written:
+            return case.store.update(table, key, update, condition)
+
+    assert case.switches(NoLog(case.store)).pause("ann", "")["done"]
+    assert case.pause is not None
+    assert "could not be written to the log: the store is away" in caplog.text
 
 
 def test_what_is_not_paused_is_not_resumed(case: Case) -> None:

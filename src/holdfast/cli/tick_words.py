@@ -6,12 +6,15 @@ from typing import Any, Final
 from holdfast.cli.colours import Style, of_verdict
 from holdfast.cli.layout import Cell
 from holdfast.cluster.glance import glance_words
+from holdfast.cluster.log import PAUSED_KIND, RESUMED_KIND
 from holdfast.cluster.notices import replacement_words
 from holdfast.cluster.steps import step_words
 
 RULE_COLUMNS: Final = ("RULE", "HOLDS", "SEEN", "LIMIT")
 NOTICE_COLUMNS: Final = ("LEAVES", "KIND", "PHASE", "SINCE", "UNTIL", "REPLACEMENT")
 _OBSTACLES: Final = ("not_paused", "somewhere_to_launch", "a_worker_may_leave")
+
+_SWITCHES: Final = (PAUSED_KIND, RESUMED_KIND)
 
 Data = Mapping[str, Any]
 
@@ -39,12 +42,16 @@ def _reading(text: object) -> Cell:
 
 
 def style_of(tick: Data) -> Style:
+    if tick.get("kind") in _SWITCHES:
+        return Style.WARNING
     if tick["stopped"]:
         return Style.BAD
     return Style.BUSY if tick["steps"] else Style.PLAIN
 
 
 def what_was_done(tick: Data) -> str:
+    if tick.get("kind") in _SWITCHES:
+        return f"{tick['kind']} {tick['stopped']}"
     if tick["stopped"]:
         ticks = tick.get("ticks", 1)
         return f"stopped{f' ({ticks} ticks)' if ticks > 1 else ''}: {tick['stopped']}"

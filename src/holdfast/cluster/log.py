@@ -1,8 +1,9 @@
 """The decision log: what each tick saw, what each rule said, what was done, and why not more.
 
-One item a tick in LOGS_TABLE, by day. It tells the truth of one process about one tick; nothing is decided by it, so
-a lost entry loses an explanation and nothing else. Ticks that stood by or could not look share an item for each reason
-and five minutes: a cluster that cannot be reached for a day must not fill the table.
+One item a tick in LOGS_TABLE, by day, and one for each time that somebody paused or resumed. It tells the truth of one
+process about one tick; nothing is decided by it, so a lost entry loses an explanation and nothing else. Ticks that
+stood by or could not look share an item for each reason and five minutes: a cluster that cannot be reached for a day
+must not fill the table.
 """
 
 from collections.abc import Iterator
@@ -24,12 +25,15 @@ KEPT_DAYS: Final = 30
 TOLD_MOST: Final = 100
 _FAILURES_MS: Final = 300_000
 FAILURE_KIND: Final = "no-tick"
+TICK_KIND: Final = "tick"
+PAUSED_KIND: Final = "paused"
+RESUMED_KIND: Final = "resumed"
 _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tick, as it was logged."""
+    """One tick, as it was logged; or that there was none, or that somebody paused or resumed (`stopped` says it)."""
 
     at: Instant
     key: str  # its place in the log
@@ -58,7 +62,7 @@ def log_item(cluster: ClusterId, ticked: Ticked, owner: str) -> Item:
     now = ticked.looked.now
     item: Item = {
         "pk": f"{cluster}#{now.date()}",
-        "sk": f"{now.epoch_ms:013d}#tick#{owner}",
+        "sk": f"{now.epoch_ms:013d}#{TICK_KIND}#{owner}",
         "at": now.iso(),
         "seen": glance.stored(glance_of(ticked.looked)),
         "rules": [rule.shown() for rule in ticked.plan.rules],
@@ -82,6 +86,18 @@ def log_failure(store: Store, cluster: ClusterId, error: HoldfastError, now: Ins
     key = Key(f"{cluster}#{now.date()}", f"{since_ms:013d}#{FAILURE_KIND}#{reason}")
     values = {"at": now.iso(), "stopped": cut(str(error), 1000), "ttl": now.plus(KEPT_DAYS * 86_400).epoch_seconds}
     store.update(LOGS, key, set_all(values) + attr("ticks").plus(1))
+
+
+def log_switch(store: Store, cluster: ClusterId, kind: str, words: str, now: Instant) -> None:
+    """That somebody has paused or resumed the cluster."""
+    item: Item = {
+        "pk": f"{cluster}#{now.date()}",
+        "sk": f"{now.epoch_ms:013d}#{kind}#switch",
+        "at": now.iso(),
+        "stopped": cut(words, 1000),
+        "ttl": now.plus(KEPT_DAYS * 86_400).epoch_seconds,
+    }
+    store.put(LOGS, item)
 
 
 def entries(
@@ -125,7 +141,7 @@ def last_tick(store: Store, cluster: ClusterId, now: Instant) -> Entry | None:
         query = Query(LOGS, f"{cluster}#{day.date()}", reverse=True, limit=10)
         for item in every_item(store, query):
             entry = _entry(item)
-            if entry.kind != FAILURE_KIND:
+            if entry.kind == TICK_KIND:
                 return entry
     return None
 

@@ -248,7 +248,7 @@ def _jobs(jobs: Data) -> Iterator[Alert]:
         yield Alert(
             "stuck_jobs",
             f"{some(stuck['jobs'], 'job')}{more} stuck.",
-            "each page says where, and since when",
+            "the list says where, and since when",
             "/jobs?tab=stuck",
             True,
         )

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any, Final
 
 from holdfast.cluster.action_names import action_owner
-from holdfast.cluster.log import Entry, entries
+from holdfast.cluster.log import FAILURE_KIND, TICK_KIND, Entry, entries
 from holdfast.cluster.state import DownPhase, UpPhase
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
@@ -156,7 +156,7 @@ def spans(moments: Iterable[Moment]) -> list[dict[str, Any]]:
                 found[-1] |= {"end": at, "result": result}
         if moment.direction and not _is_open(found) and not kinds & _ENDS.keys():
             found.append(_span(moment.direction, at, "it was under way"))
-        elif moment.kind == "tick" and not moment.direction and _is_open(found) and not kinds & _BEGINS.keys():
+        elif moment.kind == TICK_KIND and not moment.direction and _is_open(found) and not kinds & _BEGINS.keys():
             found[-1] |= {"end": at, "result": "ended"}
     return found
 
@@ -185,8 +185,9 @@ def latest(moments: Sequence[Moment], most: int | None) -> list[dict[str, Any]]:
     taken_over = _taken_over(moments)
     for moment in reversed(moments):
         at = moment.at.iso()
-        if moment.kind != "tick":
-            found.append({"at": at, "kind": "no_tick", "text": moment.stopped or ""})
+        if moment.kind != TICK_KIND:
+            kind = "no_tick" if moment.kind == FAILURE_KIND else moment.kind
+            found.append({"at": at, "kind": kind, "text": moment.stopped or ""})
         else:
             if moment.stopped:
                 found.append({"at": at, "kind": "stopped", "text": moment.stopped})
@@ -231,7 +232,7 @@ def _taken_over(moments: Iterable[Moment]) -> dict[str, str]:
     before: Moment | None = None
     in_a_row = 0
     for moment in moments:
-        if moment.kind != "tick":
+        if moment.kind != TICK_KIND:
             continue
         if before is not None and before.process != moment.process:
             was_theirs = before.left == moment.direction or moment.begun_by == before.process

@@ -3,14 +3,17 @@
 Through the daemon where one holds the store.
 """
 
+import logging
 from contextlib import closing
 from typing import Any
 
 from holdfast.adapters.memory import memory_store
+from holdfast.cluster.log import PAUSED_KIND, RESUMED_KIND, log_switch
 from holdfast.cluster.pause import Pause, end_pause, read_pause, set_pause
 from holdfast.entrypoints.presence import running_daemon
 from holdfast.entrypoints.wiring import open_store
 from holdfast.entrypoints.world import world_clock
+from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ids import ClusterId, cluster_words
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import Settings
@@ -19,6 +22,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
 
 Answer = dict[str, Any]
+_logger = logging.getLogger(__name__)
 _UNCHANGED = "nothing was changed"
 
 
@@ -37,6 +41,7 @@ class Switches:
         found = set_pause(self._store, self._cluster, pause)
         if not found.is_done and found.pause is not None:
             return self._already(found.pause)
+        self._log(PAUSED_KIND, f"by {pause.by}" + (f": {pause.reason}" if pause.reason else ""), now)
         return self._answer("paused", f"paused {self._name}", pause, done=True)
 
     def resume(self, by: str, since: str = "") -> Answer:
@@ -46,10 +51,19 @@ class Switches:
             return self._not_paused()
         if since and since != pause.since.iso():
             return self._again(pause)
-        found = end_pause(self._store, self._cluster, pause, _name_of(by), self._clock.now())
+        now = self._clock.now()
+        found = end_pause(self._store, self._cluster, pause, _name_of(by), now)
         if found.is_done:
+            self._log(RESUMED_KIND, f"by {_name_of(by)}; it was {pause.words()}", now)
             return self._answer("resumed", f"resumed {self._name}, which was {pause.words()}", None, done=True)
         return self._not_paused() if found.pause is None else self._again(found.pause)
+
+    def _log(self, kind: str, words: str, now: Instant) -> None:
+        """It is done already: that nobody can read of it later is no reason to say it was not."""
+        try:
+            log_switch(self._store, self._cluster, kind, words, now)
+        except HoldfastError as error:
+            _logger.warning("%s %s, which could not be written to the log: %s", kind, words, error)
 
     def would_pause(self) -> Answer:
         pause = read_pause(self._store, self._cluster)

@@ -5,7 +5,7 @@
 The time that people take to approve is kept apart: no queue time holds any of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.jobs.times import parsed
@@ -67,16 +67,24 @@ class Moments:
         return None if machine_ms is None else machine_ms / 1000
 
     def stages_ms(self) -> dict[str, int | None]:
-        """Where the time went on the way to a runner."""
-        asked = max((time for time in (self.received, self.released) if time is not None), default=None)
+        """Where the time went on the way to a runner.
+
+        No stage is longer than until the next one began: what we were told late took none of the time after that.
+        """
+        end = self.started or self.completed
+        received, scheduled, attached, booted, registered = _in_order(
+            (self.received, self.scheduled, self.attached, self.booted, self.registered), end
+        )
+        [released] = _in_order((self.released,), scheduled or end)
+        asked = max((time for time in (received, released) if time is not None), default=None)
         return {
-            "webhook_lag": _between(self.created, self.received) if self.waiting is None else None,
+            "webhook_lag": _between(self.created, received) if self.waiting is None else None,
             "approval": self.approval_ms or None,
-            "decision": _between(asked, self.scheduled),
-            "launch": _between(self.scheduled, self.attached),
-            "boot": _between(self.attached, self.booted),
-            "register": _between(self.booted, self.registered),
-            "assign": _between(self.registered or self.attached, self.started),
+            "decision": _between(asked, scheduled),
+            "launch": _between(scheduled, attached),
+            "boot": _between(attached, booted),
+            "register": _between(booted or attached, registered),
+            "assign": _between(registered or booted or attached, self.started),
         }
 
 
@@ -94,6 +102,16 @@ def moments_of(job: Mapping[str, Value]) -> Moments:
         completed=parsed(job.get("completed_at")),
         terminated=_from_ms(job.get("terminated_ms")),
     )
+
+
+def _in_order(moments: Sequence[Instant | None], end: Instant | None) -> list[Instant | None]:
+    """The moments, none of them after the one that follows it, or after the end."""
+    found: list[Instant | None] = []
+    for moment in reversed(moments):
+        if moment is not None:
+            end = moment if end is None else min(moment, end)
+        found.append(None if moment is None else end)
+    return found[::-1]
 
 
 def _from_ms(value: Value) -> Instant | None:

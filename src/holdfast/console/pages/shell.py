@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -27,6 +27,9 @@ _RATIO: Final = re.compile(r"\b[0-9]\.[0-9]{2}\b")
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
+# eu-west-1b, i-0123456789abcdef0: a browser would end a line after any hyphen.
+_HYPHENATED: Final = re.compile(r"[A-Za-z0-9.]+(?:-[A-Za-z0-9.]+)+")
+_WHOLE_CHARACTERS_MOST: Final = 30
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -113,6 +116,7 @@ def environment() -> Environment:
         "measure": measure,
         "roughly": roughly,
         "alike": alike,
+        "unbroken": unbroken,
     }
     return templates
 
@@ -166,6 +170,16 @@ def share(value: float | None) -> str:
 def words(name: object) -> str:
     """``begin_scale_up`` → ``begin scale up``."""
     return str(name).replace("_", " ")
+
+
+def unbroken(text: str) -> Markup:
+    """The text, where names with a hyphen stay on one line, unless they are very long."""
+
+    def whole(found: re.Match[str]) -> str:
+        name = found[0]
+        return name if len(name) > _WHOLE_CHARACTERS_MOST else f'<span class="whole">{name}</span>'
+
+    return Markup(_HYPHENATED.sub(whole, escape(_seen(text))))  # noqa: S704 -- escaped; a name has no other characters
 
 
 def measure(text: object, name: str = "") -> str:
