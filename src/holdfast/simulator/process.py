@@ -21,7 +21,7 @@ class Process:
     def __init__(self, name: str, number: int, now: Instant, subject: str = "") -> None:
         self.name = name
         self.number = number
-        self.subject = subject  # the machine that an event is about
+        self.subject = subject  # the machine that an interruption is about
         self.started = now
         self.looked = now
         self.calls = 0

@@ -38,6 +38,7 @@ from holdfast.simulator.world import ZONES, Bootstrap, World
 CLUSTER: Final = "cluster"
 TAGS: Final = {"Cluster": "k3s", "Role": "worker"}
 TICK_SECONDS: Final = 60
+_INTERRUPTION: Final = "EC2 Spot Instance Interruption Warning"
 
 
 class Program(TrackerProgram, Protocol):
@@ -234,7 +235,7 @@ class Run:
 
     def _interrupted(self, machine: Machine) -> None:
         self.watch.facts.interrupted.add(machine.id)
-        self._send("EC2 Spot Instance Interruption Warning", machine.id)
+        self._send(_INTERRUPTION, machine.id)
 
     def _schedule(self) -> None:
         timeline, setup = self.world.timeline, self.setup
@@ -355,7 +356,7 @@ class Run:
     def _deliver(self, name: str, event: Mapping[str, Any]) -> None:
         process, work = self._process(
             name,
-            event["detail"]["instance-id"],
+            event["detail"]["instance-id"] if event["detail-type"] == _INTERRUPTION else "",
             lambda ports: self._program.take_event(ports, self.setup, self._subnets(), name, event),
         )
         self.scheduler.start(process, work)
