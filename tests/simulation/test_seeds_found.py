@@ -23,6 +23,7 @@ FOUND = {
     454: "CooldownExact: the checker took the mending of a clock's mistake for one",
     800: "AzKept: replacements were accepted and a zone's last machine committed in one tick, by one look",
     10005: "SpotIndependent: a clock that was ahead gave a machine back; told again of it, nobody closed it",
+    10621: "CursorKept: what failed again since a sweep began passed for settled, and the sweep passed its first failure",
     10571: "SpotIndependent: the checker took the handler of a hint for that of an interruption, which was over",
     10310: "NoStuckNotice: EC2 forgot the machine before its replacement came, and its notice stayed open for ever",
     303: "SafeTerminate: a machine was terminated with three pods on it",

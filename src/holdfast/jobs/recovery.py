@@ -63,11 +63,12 @@ def sweep_deliveries(store: Store, github: GitHub, app_id: int, now: Instant, bu
         page = github.deliveries(place.get("cursor"))
         high = place.get("high", 0)
         new = [record for record in page.records if record.id > high]
+        top = place.get("top") or (page.records[0].id if page.records else high)
         below = place.get("below", math.inf)
-        settled.update(record.guid for record in new if record.id >= below)
+        # What came since the sweep began has not been dealt with: that it failed again settles nothing.
+        settled.update(record.guid for record in new if below <= record.id <= top or record.is_success)
         records = sorted((record for record in new if record.id < below), key=lambda record: -record.id)
         swept.examined += len(records)
-        top = place.get("top") or (page.records[0].id if page.records else high)
         for record in records:
             try:
                 is_dealt_with = _dealt_with(github, record, settled, now, budget, swept)

@@ -310,3 +310,17 @@ def test_what_failed_and_then_succeeded_is_not_asked_for() -> None:
     stage.clock.sleep(60)
     assert len(stage.github.log) == 4
     assert stage.sweep() == []
+
+
+def test_what_failed_again_since_the_sweep_began_is_not_settled_by_that() -> None:
+    """A sweep was cut short before it came to the older attempt; the newer one is not its business, but the next's."""
+    stage = Stage()
+    stage.is_up = False
+    stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
+    stage.clock.sleep(60)
+    older, newer = sorted(record.id for record in stage.github.log)
+    assert stage.sweep(calls=2) == [newer]
+    stage.github.redeliver(older)  # by hand, and we are still down
+    stage.clock.sleep(60)
+    stage.is_up = True
+    assert older in stage.sweep()
