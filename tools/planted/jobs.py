@@ -210,7 +210,7 @@ JOBS: Final = (
     Mutant(
         "an end that was asked for is counted after the job",
         f"{_J}.polling",
-        "                _count_end(store, event)\n",
+        "                count_end(store, event)\n",
         "",
         "crash:unannounced-job",
         "no sweep asks about a job that has ended, and who dies in between leaves its run open",

@@ -15,8 +15,8 @@ from holdfast.jobs.job import rank, rank_ms
 from holdfast.jobs.keys import JobKey, RunKey, run_key_of
 from holdfast.jobs.payloads import Installation, JobPayload, Repository, WorkflowJob
 from holdfast.jobs.queries import Found, Paging, Span, jobs_by_status
-from holdfast.jobs.record import record, recount
-from holdfast.jobs.run import counted, ended_by_startup_failure
+from holdfast.jobs.record import count_end, record, recount
+from holdfast.jobs.run import ended_by_startup_failure
 from holdfast.jobs.views import repository_of
 from holdfast.jobs.webhook import short_mark
 from holdfast.kernel.errors import BadRequest
@@ -112,7 +112,7 @@ def poll_run(
         for job_key, job, item in zip(keys, seen, known, strict=True):
             event = polled_event(key, repository, job, now)
             if item is None or is_news(item, event):
-                _count_end(store, event)
+                count_end(store, event)
                 record(store, event, received_by)
                 found.append(job_key)
             elif recount(store, event, item, run):
@@ -121,19 +121,13 @@ def poll_run(
                 # Whoever recorded it first may have been cut short before it came to this.
                 end = ended_by_startup_failure(key, run, job.id, now)
                 if end is not None:
+                    count_end(store, end)
                     record(store, end, received_by)
                     found.append(job_key)
         if len(seen) < 100 or not budget.spend():
             break
         page += 1
     return found
-
-
-def _count_end(store: Store, event: JobEvent) -> None:
-    """The run first: once its job has ended, no sweep asks about it, and who dies in between would leave it open."""
-    if event.run is not None and event.end is not None:
-        ended = {"status": Status.COMPLETED, "conclusion": event.end.conclusion}
-        store.update(RUNS, event.run.item, *counted(event, ended))
 
 
 def polled_event(run: RunKey, repository: str, job: JobSeen, now: Instant) -> JobEvent:

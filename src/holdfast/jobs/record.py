@@ -83,13 +83,25 @@ def recount(store: Store, event: JobEvent, job: Item, run: Item) -> bool:
     An event that nobody sends again may have been cut short between job and run.
     """
     assert event.run is not None  # noqa: S101 -- called for events that have one; narrows the type
-    where = "done" if job.get("status") == Status.COMPLETED else "open"
-    if event.key.job_id in run.get(where, ()):
+    is_over = job.get("status") == Status.COMPLETED
+    # One that is done stays so: whoever counted its end may have been cut short before it came to the job.
+    if event.key.job_id in run.get("done", ()) or (not is_over and event.key.job_id in run.get("open", ())):
         return False
     update, condition = counted(event, job)
     with suppress(WriteConflict):
         store.update(RUNS, event.run.item, update, condition)
     return True
+
+
+def count_end(store: Store, event: JobEvent) -> None:
+    """Count a job's end in its run, before the job is told to have ended.
+
+    For an event that nobody sends again. Once its job has ended no sweep asks about it, and who dies in between would
+    leave it open in its run; the other way round, the next sweep finds a job that has not ended.
+    """
+    if event.run is not None and event.end is not None:
+        ended = {"status": Status.COMPLETED, "conclusion": event.end.conclusion}
+        store.update(RUNS, event.run.item, *counted(event, ended))
 
 
 def gate_of(event: JobEvent) -> Gate:
@@ -148,4 +160,5 @@ def _end_if_run_never_started(store: Store, event: JobEvent, job: Merged, run: I
     # Whoever died right after it had ended the job left the rest of that undone: the event that comes again does it.
     was_cut_short = job.is_duplicate and end.mark in job.new.get("dl", ())
     if job.new.get("status") != Status.COMPLETED or was_cut_short:
+        count_end(store, end)
         record(store, end, received_by)

@@ -13,7 +13,7 @@ from holdfast.jobs.budget import Budget
 from holdfast.jobs.fresh import fresh_run
 from holdfast.jobs.ingest import Tracker
 from holdfast.jobs.keys import JobKey, RunKey
-from holdfast.jobs.polling import poll_runs
+from holdfast.jobs.polling import poll_run, poll_runs
 from holdfast.jobs.recovery import LOG_SECONDS, cursor_key, is_worth_asking, sweep_deliveries
 from holdfast.jobs.webhook import WebhookSecrets, admitted
 from holdfast.kernel.ids import InstallationId, RunId
@@ -324,3 +324,35 @@ def test_what_failed_again_since_the_sweep_began_is_not_settled_by_that() -> Non
     stage.clock.sleep(60)
     stage.is_up = True
     assert older in stage.sweep()
+
+
+@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+@pytest.mark.parametrize("victim", range(16))
+def test_a_job_found_in_a_run_that_never_started_is_counted_wherever_one_is_killed(victim: int, moment: Moment) -> None:
+    """Nobody sends again what was asked for: once the job has ended, its run must have it."""
+    stage = Stage()
+    run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("known")])
+    stage.clock.sleep(60)
+    stage.is_up = False
+    hidden = stage.github.add_job(run, JobPlan("hidden"))
+    stage.clock.sleep(60)
+    stage.is_up = True
+    stage.github.fail_to_start(run)
+    stage.clock.sleep(300)
+
+    def hook(call: PortCall, here: Moment) -> None:
+        if call.number == victim and here is moment:
+            raise Killed
+
+    key = RunKey(INSTALLATION, run.id, 1)
+    with suppress(Killed):
+        store = Gate(hook).wrapped(stage.store, "store")
+        poll_run(store, stage.github, key, "a/b", stage.clock.now(), Budget(5), "here")
+    polled(stage)
+    found = queries.run(stage.store, key)
+    assert found is not None
+    if stage.status(hidden.id) is not None:  # else its webhook is still to come
+        assert stage.status(hidden.id) == "completed"
+        assert hidden.id in found["done"]
+        assert hidden.id in found["failed"]
+        assert hidden.id not in found.get("open", ())
