@@ -18,7 +18,7 @@ from holdfast.ports.kube import KubeUnavailable
 from holdfast.simulator.k3s import Workload
 from tests.simulation.harness import Stage
 from tests.simulation.hooks import before, raising
-from tests.unit.console_world import ConsoleWorld
+from tests.unit.console_world import ORIGIN, ConsoleWorld
 
 NOW = Instant.from_iso("2026-01-15T12:00:00Z")
 QUIET: dict[str, Any] = {
@@ -278,6 +278,27 @@ def test_a_failure_of_another_process_is_an_alert_until_a_tick_follows() -> None
     data = world.boards.overview({})
     assert data["alerts"] == []
     assert data["cluster"]["newest_failure"]["what"] == "StoreUnavailable"
+
+
+def test_what_the_last_tick_saw_stands_though_somebody_paused_since() -> None:
+    """The pause is the newest entry of the log, and has seen nothing; it is no sign of a tick, either."""
+    world = ConsoleWorld()
+    world.tick()
+    before_pause = world.boards.overview({})["cluster"]
+    assert None not in (before_pause["cpu"], before_pause["pending"])
+    world.stage.clock.sleep(3600)
+    world.post("/cluster/pause", {"reason": "upgrade"}, ORIGIN)
+    data = world.boards.overview({})
+    same = ("cpu", "pending", "last_tick_at")
+    assert [data["cluster"][name] for name in same] == [before_pause[name] for name in same]
+    assert [alert["what"] for alert in data["alerts"]] == ["no_tick", "paused"]
+
+
+def test_the_last_tick_is_known_though_the_time_line_is_shorter() -> None:
+    world = ConsoleWorld()
+    world.tick()
+    world.stage.clock.sleep(2 * 3600)
+    assert world.boards.cluster({"hours": "1"})["last_tick_seconds"] == pytest.approx(2 * 3600, abs=120)
 
 
 def test_a_process_that_does_not_tick_says_so() -> None:

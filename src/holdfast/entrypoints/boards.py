@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+from holdfast.cluster.log import TICK_KIND
 from holdfast.cluster.memory import memory_keys, read_memory
 from holdfast.cluster.policy import ScaleUpRule
 from holdfast.entrypoints.happening import alerts, headline, rule_groups
@@ -114,7 +115,9 @@ class Boards:
         items = self.store.batch_get(STATE, memory_keys(self._name))
         memory = read_memory(items)
         seen = self.look.seen
-        last = moments[-1] if moments else None
+        # Not the newest moment: a pause, or a tick that failed, is in the log too, and has seen nothing.
+        last = state["lastTick"] or {}
+        last_seen = last.get("seen") or {}
         nodes = [] if seen is None else nodes_shown(seen, now, self.prices)
         return {
             "name": self._name,
@@ -122,8 +125,8 @@ class Boards:
             "nodes_are_seen": seen is not None,
             "nodes": nodes,
             "pods": None if seen is None else sum(node["pods"] for node in nodes),
-            "pending": None if last is None else last.pending,
-            "cpu": None if last is None else last.cpu,
+            "pending": (last_seen.get("pending") or {}).get("pods"),
+            "cpu": last_seen.get("cpu"),
             "action": state["action"],
             "notices": state["notices"],
             "paused": state["paused"],
@@ -135,9 +138,9 @@ class Boards:
             "lease": state["lease"],
             "failure": self.look.failure or _not_followed(state["lastFailure"], moments),
             "newest_failure": state["lastFailure"],
-            "last_tick_at": None if last is None else last.at.iso(),
-            "last_tick_seconds": None if last is None else max(0.0, now.seconds_since(last.at)),
-            "rules": (state["lastTick"] or {}).get("rules", []),
+            "last_tick_at": last.get("at"),
+            "last_tick_seconds": max(0.0, now.seconds_since(Instant.from_iso(last["at"]))) if last else None,
+            "rules": last.get("rules", []),
             "capacity": [_pool(name, failure, now) for name, failure in sorted(memory.failures.items())],
             "undrainable": [
                 {"id": str(name), **_failing(failure, now)} for name, failure in sorted(memory.undrainable.items())
@@ -150,7 +153,7 @@ class Boards:
     def _time_line(self, moments: list[Moment], hours: int) -> Data:
         return {
             "hours": hours,
-            "points": [moment.point() for moment in moments if moment.kind == "tick"],
+            "points": [moment.point() for moment in moments if moment.kind == TICK_KIND],
             "actions": spans(moments),
             "marks": marks(moments),
             "cpu_up": self.settings.cpu_up,
@@ -201,7 +204,7 @@ class Boards:
 
 def _not_followed(failure: Data | None, moments: list[Moment]) -> Data | None:
     """A failure that no tick has followed yet, of whichever process it was."""
-    ticked = [moment.at for moment in moments if moment.kind == "tick"]
+    ticked = [moment.at for moment in moments if moment.kind == TICK_KIND]
     if failure is None or (ticked and Instant.from_iso(failure["at"]) <= ticked[-1]):
         return None
     return {"at": failure["at"], "why": failure["why"]}
