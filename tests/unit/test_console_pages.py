@@ -247,6 +247,29 @@ def test_the_queue_has_places_and_reasons(world: ConsoleWorld) -> None:
     assert "no runner was asked for yet; it wants" in page
 
 
+def test_a_place_is_the_one_among_all_that_wait_whatever_is_asked_for() -> None:
+    world = ConsoleWorld(access=OPEN)
+    world.job("queued", 1, labels=["large"])
+    world.job("queued", 2, labels=["small"])
+    world.job("queued", 3, labels=["large"])
+    found = world.get("/api/jobs/queue", label="large").json["items"]
+    assert [(job["job_id"], job["position"]) for job in found] == [(1, 1), (3, 3)]
+    assert 'data-name="place">3</td>' in world.get("/jobs", tab="queue", label="large").text
+
+
+def test_a_long_queue_begins_with_who_waits_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.console.pages.jobs.QUEUE_MOST", 3)
+    world = ConsoleWorld(access=OPEN)
+    for number in range(1, 6):
+        world.job("queued", number)
+    found = world.get("/api/jobs/queue").json["items"]
+    assert [(job["job_id"], job["position"]) for job in found] == [(1, 1), (2, 2), (3, 3)]
+    page = world.get("/jobs", tab="queue").text
+    assert "The first 3 in line" in page
+    narrowed = world.get("/api/jobs/queue", repo=REPOSITORY).json["items"]
+    assert [job["position"] for job in narrowed] == [3, None, None], "the newest; where the line is longer, unknown"
+
+
 @pytest.mark.parametrize(
     ("query", "count"),
     [

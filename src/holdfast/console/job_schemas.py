@@ -125,7 +125,7 @@ DEPLOYMENT: Final = record(
 )
 QUEUE: Final = record(
     {
-        "items": list_of({**JOB, "properties": {**JOB["properties"], "position": COUNT, "why": TEXT}}),
+        "items": list_of({**JOB, "properties": {**JOB["properties"], "position": maybe(COUNT), "why": TEXT}}),
         "cursor": {"type": "null"},
         "examined": COUNT,
     }

@@ -117,7 +117,7 @@ _BOARD_CALLS: Final = (
     Call(
         "get",
         "/api/jobs/queue",
-        "Jobs that wait for a runner, the first in line first, each with its place and what it waits for.",
+        "The first 200 jobs that wait for a runner, each with what it waits for, and its place among all that wait.",
         "job-queue",
         (
             _INSTALLATION,

@@ -76,8 +76,17 @@ class Tracking:
 
     def jobs(self, given: Given) -> Answer:
         """By repository, by status, or all, the newest first."""
+        return self._jobs(given)
+
+    def in_line(self, installation_id: str, status: str, limit: int) -> Answer:
+        """Jobs of a status, the oldest first: those that were there before the others."""
+        given = {"installation_id": installation_id, "status": status, "limit": str(limit)}
+        return self._jobs(given, is_newest_first=False)
+
+    def _jobs(self, given: Given, *, is_newest_first: bool = True) -> Answer:
         asked = Asked(given, "installation_id", "status", "repo", "since", "until", "limit", "cursor", *FILTERS)
-        span, paging, status, repository = asked.span(), asked.paging(), asked.status(), asked.repository()
+        span, status, repository = asked.span(), asked.status(), asked.repository()
+        paging = asked.paging(is_newest_first=is_newest_first)
         texts = asked.texts(*FILTERS)
         installation = self._installation(asked)
         wanted = Filter(texts) if texts else ANY

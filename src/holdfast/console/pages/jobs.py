@@ -35,6 +35,7 @@ TABS: Final = (
     ("stuck", "Stuck", None),
     ("finished", "Finished", "completed"),
 )
+_QUEUED: Final = ("queued", "scheduled")
 FILTERS: Final = ("repo", "workflow", "label", "conclusion")
 SPANS: Final = {"": "any time", "1": "last hour", "24": "last day", "168": "last 7 days"}
 COST_GROUPS: Final = ("repo", "workflow", "team", "pool", "day")
@@ -85,6 +86,7 @@ class JobPages:
                 "chosen": chosen,
                 "items": [{**job, "why": why(job)} for job in found["items"]],
                 "examined": found["examined"],
+                "queue_most": QUEUE_MOST,
                 "more": _url("/jobs", {**given, "cursor": found["cursor"]}) if found["cursor"] else None,
             }
 
@@ -110,7 +112,7 @@ class JobPages:
                     raise BadRequest(f"{name!r} is not asked for here: it is the whole queue, {QUEUE_MOST} at most")
             if chosen is None:
                 return {"items": [], "cursor": None, "examined": 0}
-            found = self._queue({**given, "installation_id": str(chosen)})
+            found = self._queue({**given, "installation_id": str(chosen), "limit": str(QUEUE_MOST)})
             return {**found, "items": [{**job, "why": why(job)} for job in found["items"]]}
 
         return answer_to(ask)
@@ -125,22 +127,19 @@ class JobPages:
         return self.questions.stuck(asked) if tab == "stuck" else self.questions.jobs(asked)
 
     def _queue(self, asked: dict[str, str]) -> Answer:
-        """Those that wait for a runner, the first in line first."""
-        both = [
-            self.questions.jobs({**asked, "status": status, "limit": str(QUEUE_MOST)})
-            for status in ("queued", "scheduled")
-        ]
-        items = sorted(
-            (job for found in both for job in found["items"]), key=lambda job: (job["created_at"], job["job_id"])
-        )
+        """Those that wait for a runner, the first in line first. A place is one among all of them, filtered or not."""
+        line = [self.questions.in_line(asked["installation_id"], status, QUEUE_MOST) for status in _QUEUED]
+        places = {job["job_id"]: place for place, job in enumerate(_by_age(line), 1)}
+        is_narrowed = not asked.keys() <= {"installation_id", "status", "limit"}
+        found = [self.questions.jobs({**asked, "status": status}) for status in _QUEUED] if is_narrowed else line
         return {
-            "items": [{**job, "position": number} for number, job in enumerate(items, 1)],
+            "items": [{**job, "position": places.get(job["job_id"])} for job in _by_age(found)],
             "cursor": None,
-            "examined": sum(found["examined"] for found in both),
+            "examined": sum(each["examined"] for each in found),
         }
 
     def _asked(self, given: Mapping[str, str], chosen: int, tab: str, status: str | None) -> dict[str, str]:
-        asked = {"installation_id": str(chosen), "limit": str(PAGE)}
+        asked = {"installation_id": str(chosen), "limit": str(QUEUE_MOST if tab == "queue" else PAGE)}
         if given.get("cursor"):
             asked["cursor"] = given["cursor"]
         if tab == "stuck":
@@ -290,6 +289,12 @@ def why(job: Job) -> str:
         case "in_progress":
             return f"runs on {job['runner_name'] or 'a runner'}"
     return "its machine was taken away by EC2" if job["was_interrupted"] else ""
+
+
+def _by_age(pages: Sequence[Answer]) -> list[Job]:
+    """The oldest of several pages, as many as each may have: beyond them, one may lack what another has."""
+    jobs = [job for page in pages for job in page["items"]]
+    return sorted(jobs, key=lambda job: (job["created_at"], job["job_id"]))[:QUEUE_MOST]
 
 
 def _kept(given: Mapping[str, str]) -> dict[str, str]:
