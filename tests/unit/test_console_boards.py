@@ -111,6 +111,24 @@ def test_each_trouble_is_an_alert_that_leads_somewhere(change: dict[str, Any], w
     assert found["act"]
 
 
+def test_what_cannot_be_judged_is_one_alert_for_each_reason_in_words() -> None:
+    def rule(name: str, value: str) -> dict[str, str]:
+        return {"name": name, "verdict": "unknown", "value": value, "limit": ""}
+
+    away = "Prometheus does not answer"
+    rules = [rule("cpu_high", away), rule("nodes_known", "no route"), rule("cpu_low", away)]
+    assert [found["text"] for found in alerts({**QUIET, "rules": rules}, NO_JOBS, 60)] == [
+        "It is not known whether CPU is high or CPU is low: Prometheus does not answer.",
+        "It is not known whether the nodes can be seen: no route.",
+    ]
+
+
+def test_one_scale_up_that_failed_is_not_several() -> None:
+    for failures, text in ((1, "The last scale-up failed."), (3, "The last 3 scale-ups failed.")):
+        (found,) = alerts({**QUIET, "up_failures": failures}, NO_JOBS, 60)
+        assert found["text"] == text
+
+
 def test_troubles_of_jobs_are_alerts_and_the_urgent_come_first() -> None:
     stuck = {**NO_JOBS, "stuck": {"jobs": 2, "more": False}, "problem": "no answer"}
     paused = {"by": "ada", "reason": "", "since": NOW.iso()}

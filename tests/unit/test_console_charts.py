@@ -37,6 +37,14 @@ def test_a_line_is_broken_where_a_value_is_unknown() -> None:
     assert chart["lanes"][2]["line"].count("M") == 2
 
 
+def test_the_value_beside_a_line_is_what_the_newest_tick_saw() -> None:
+    """Not the last that was known, nor the worst of those that fall together: the page has the same beside it."""
+    chart = time_line(line([point(20), point(10), point(0, cpu=None)]), NOW.iso())
+    assert [lane["last"] for lane in chart["lanes"]] == [2, 0, None]
+    points = [point(60 - number / 50, pending=40 if number == 2998 else 0) for number in range(3000)]
+    assert [lane["last"] for lane in time_line(line(points), NOW.iso())["lanes"]] == [2, 0, 0.5]
+
+
 def test_a_line_is_broken_where_nobody_ticked() -> None:
     chart = time_line(line([point(50), point(49), point(10), point(9)]), NOW.iso())
     assert [lane["line"].count("M") for lane in chart["lanes"]] == [2, 2, 2]

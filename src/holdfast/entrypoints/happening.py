@@ -190,19 +190,24 @@ def _ticking(cluster: Data, tick_seconds: float) -> Iterator[Alert]:
             "/cluster/decisions",
             True,
         )
-    for rule in cluster["rules"]:
-        if rule["verdict"] == "unknown":
-            yield Alert(
-                "unknown",
-                f"{rule['name']} cannot be judged: {rule['value']}",
-                "nothing is scaled on a guess; look at Prometheus",
-                "/cluster#why",
-            )
+    yield from _unknown(cluster["rules"])
     if cluster["paused"]:
         who, why = cluster["paused"]["by"], cluster["paused"]["reason"]
         yield Alert(
             "paused", f"Paused by {who}" + (f": {why}" if why else "") + ".", "resume it when done", "/cluster#pause"
         )
+
+
+def _unknown(rules: Sequence[Data]) -> Iterator[Alert]:
+    """One for each reason, whatever number of rules has it."""
+    found: dict[str, list[str]] = {}
+    for rule in rules:
+        if rule["verdict"] == "unknown":
+            found.setdefault(rule["value"], []).append(_in_words(rule)[0])
+    for why, words in found.items():
+        what = " or ".join(dict.fromkeys(words))
+        act = "nothing is scaled on a guess; the rules say what is missing"
+        yield Alert("unknown", f"It is not known whether {what}: {why}.", act, "/cluster#why")
 
 
 def _capacity(cluster: Data) -> Iterator[Alert]:
@@ -214,7 +219,9 @@ def _capacity(cluster: Data) -> Iterator[Alert]:
     if cluster["up_failures"]:
         yield Alert(
             "up_failed",
-            f"{cluster['up_failures']} scale-ups in a row failed.",
+            "The last scale-up failed."
+            if cluster["up_failures"] == 1
+            else f"The last {cluster['up_failures']} scale-ups failed.",
             "the decisions say why",
             "/cluster/decisions?acted=yes",
             True,

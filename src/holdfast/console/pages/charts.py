@@ -29,15 +29,18 @@ def time_line(line: Mapping[str, Any], now: str) -> dict[str, Any]:
     most_workers = max([line["max_workers"], *_known(points, "workers")], default=1)
     most_pending = max([5, *_known(points, "pending")])
     place = _placing(begin, end)
+    lanes = [
+        _lane("Workers", "workers", points, place, most_workers, f"{line['max_workers']} at most", is_step=True),
+        _lane("Pods waiting", "pending", points, place, most_pending, f"up to {most_pending}", is_step=True),
+        {
+            **_lane("CPU", "cpu", points, place, 1.0, f"add at {line['cpu_up']:.0%}"),
+            "limits": [_height(line["cpu_up"], 1.0), _height(line["cpu_down"], 1.0)],
+        },
+    ]
+    # What the newest tick saw, of all of them: what it could not see is not known now, whatever was before.
+    newest = line["points"][-1] if line["points"] else {}
     return {
-        "lanes": [
-            _lane("Workers", "workers", points, place, most_workers, f"{line['max_workers']} at most", is_step=True),
-            _lane("Pods waiting", "pending", points, place, most_pending, f"up to {most_pending}", is_step=True),
-            {
-                **_lane("CPU", "cpu", points, place, 1.0, f"add at {line['cpu_up']:.0%}"),
-                "limits": [_height(line["cpu_up"], 1.0), _height(line["cpu_down"], 1.0)],
-            },
-        ],
+        "lanes": [{**lane, "last": newest.get(lane["attribute"])} for lane in lanes],
         "bands": [_band(action, place) for action in line["actions"]],
         "marks": [{**mark, "x": place(mark["at"])} for mark in line["marks"]],
         "ticks": [begin.plus(part * line["hours"] * 3600 / 4).iso() for part in range(5)],
@@ -69,11 +72,9 @@ def _lane(
     *,
     is_step: bool = False,
 ) -> dict[str, Any]:
-    last = next((point[attribute] for point in reversed(points) if point[attribute] is not None), None)
     return {
         "name": name,
         "attribute": attribute,
-        "last": last,
         "note": note,
         "limits": [],
         **_paths([(place(point["at"]), point[attribute]) for point in points], most, is_step=is_step),
