@@ -90,6 +90,14 @@ def test_a_run_is_drawn_over_the_time_it_took() -> None:
     assert gantt([], NOW.iso())["rows"] == []
 
 
+def test_the_stages_of_a_job_add_up_to_its_wait() -> None:
+    """Each cut to seconds by itself, these would be 60 of 63."""
+    waited = {"webhook_lag": 5_812, "launch": 19_400, "boot": 27_395, "register": 7_839, "assign": 2_554}
+    found = stages({**job(1, -100, -37, 0), "stages_in_ms": waited}, NOW.iso())
+    assert sum(stage["seconds"] for stage in found[:-1]) == 63
+    assert [stage["seconds"] for stage in found] == [5, 20, 27, 8, 3, 37]
+
+
 def test_the_stages_of_a_job_fill_its_bar() -> None:
     found = stages(job(1, -100, -60, 0), NOW.iso())
     assert [(stage["name"], stage["width"]) for stage in found] == [("launch", 200), ("boot", 200), ("run", 600)]

@@ -1,5 +1,6 @@
 """Each page opens, shows what its JSON has, leads somewhere, and is not broken by what strangers write."""
 
+import json
 import re
 from html import unescape
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ from holdfast.console.pages.shell import unbroken
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.simulator.k3s import Workload
 from tests.payloads import CREATED, INSTALLATION_ID, REPOSITORY, RUN_ID
-from tests.unit.console_world import ORIGIN, ConsoleWorld
+from tests.unit.console_world import ORIGIN, OWN, ConsoleWorld
 from tests.unit.job_world import HOSTILE
 from tests.unit.test_console_access import OPEN
 
@@ -239,6 +240,31 @@ def test_a_page_resumes_the_pause_that_it_shows_and_no_other() -> None:
     other = world.post("/cluster/resume", {"since": "2026-01-01T00:00:00.000Z"}, {**ORIGIN, "accept": "text/html"})
     assert (other.status, "has meanwhile been paused since" in other.text) == (409, True)
     assert world.post("/cluster/resume", {"since": since}, ORIGIN).status == 303
+
+
+def test_a_run_that_was_run_again_leads_to_its_next_attempt_and_back() -> None:
+    world = ConsoleWorld(access=OPEN)
+    world.job("completed", 1, conclusion="failure", started=CREATED.plus(5))
+    first = f"/runs/{INSTALLATION_ID}/{RUN_ID}/1"
+    assert "run again" not in world.get(first).text
+    world.job("queued", 2, run_attempt=2)
+    second = f"/runs/{INSTALLATION_ID}/{RUN_ID}/2"
+    assert f'<a href="{second}">it was run again: attempt 2</a>' in world.get(first).text
+    assert f'<a href="{first}">the attempt before</a>' in world.get(second).text
+    assert [world.get(f"/api{path}").json["next_attempt"] for path in (first, second)] == [2, None]
+
+
+def test_a_sum_of_estimates_is_an_estimate(world: ConsoleWorld) -> None:
+    """On every page that shows it."""
+    spot = lived()
+    key = {"host": "127.0.0.1:8080", "authorization": f"Bearer {OWN}"}
+    machine = {"instance_type": "m7g.large", "instance_lifecycle": "spot"}
+    event = {"type": "runner_scheduled", "at": CREATED.plus(3).iso(), "attributes": machine}
+    told = spot.ask("POST", f"/api/jobs/{INSTALLATION_ID}/1/events", key, body=json.dumps(event).encode())
+    assert told.status == 200, told.text
+    for path in (f"/runs/{INSTALLATION_ID}/{RUN_ID}/1", "/costs"):
+        assert "<dd>≈$" in spot.get(path).text, path
+        assert "<dd>≈$" not in world.get(path).text, path
 
 
 def test_the_queue_has_places_and_reasons(world: ConsoleWorld) -> None:

@@ -97,6 +97,7 @@ RUN: Final = record(
         "failed_job_ids": list_of(COUNT),
         "is_complete": _FLAG,
         "retry": maybe({"type": "object"}),
+        "next_attempt": maybe(COUNT),
         "pending_deployments": list_of(
             record(
                 {"environment": TEXT, "source": {"enum": ["store", "github"]}},

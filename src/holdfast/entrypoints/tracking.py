@@ -157,8 +157,12 @@ class Tracking:
         if self._fresh is not None:
             run = self._fresh(key, run)
         found = queries.jobs_by_run(self._store, key, paging)
-        waits = {"pending_deployments": self._pending_of(key, run, found.items)}
-        return {**plain(run_view(run, self._viewing)), **waits, "jobs": page(self._shown(found.items), found)}
+        later = RunKey(key.installation_id, key.run_id, key.run_attempt + 1)
+        more = {
+            "next_attempt": later.run_attempt if queries.run(self._store, later) is not None else None,
+            "pending_deployments": self._pending_of(key, run, found.items),
+        }
+        return {**plain(run_view(run, self._viewing)), **more, "jobs": page(self._shown(found.items), found)}
 
     def deployment(self, installation_id: str, deployment_id: str, given: Given) -> Answer:
         """The deployment, and the jobs that wait or waited for it."""

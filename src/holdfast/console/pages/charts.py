@@ -140,7 +140,10 @@ def _known(points: Sequence[Point], attribute: str) -> list[float]:
 
 
 def stages(job: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
-    """A job's life as a bar: what it spent on each stage, and how wide that is."""
+    """A job's life as a bar: what it spent on each stage, and how wide that is.
+
+    Seconds are whole ones, from one end to the next, so that they add up to the whole, however they are cut.
+    """
     known = dict(job["stages_in_ms"])
     run_ms = _run_ms(job, now)
     parts = [
@@ -150,11 +153,12 @@ def stages(job: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
     parts.append(("run", run_ms))
     shown = [(name, ms) for name, ms in parts if ms]
     whole = sum(ms for _, ms in shown) or 1
-    left, found = 0.0, []
+    over, found = 0, []
     for name, ms in shown:
-        width = ms * WIDTH / whole
-        found.append({"name": name, "seconds": ms / 1000, "x": round(left, 1), "width": round(width, 1)})
-        left += width
+        left, width = over * WIDTH / whole, ms * WIDTH / whole
+        seconds = int(over + ms) // 1000 - int(over) // 1000
+        found.append({"name": name, "seconds": seconds, "x": round(left, 1), "width": round(width, 1)})
+        over += ms
     return found
 
 

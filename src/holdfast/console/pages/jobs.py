@@ -187,6 +187,7 @@ class JobPages:
                 "chart": gantt(jobs, now),
                 "has_more": run["jobs"]["cursor"] is not None,
                 "usd": sum(costs) if costs else None,
+                "is_estimate": any(job["usage_in_dollars_is_estimate"] for job in jobs),
             }
 
         json_path = f"/api/runs/{path['installation_id']}/{path['run_id']}/{path['run_attempt']}"
