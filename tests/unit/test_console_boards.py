@@ -54,6 +54,12 @@ def test_one_waits_and_several_wait() -> None:
     assert headline({**QUIET, "pending": 2}, NO_JOBS)[0].endswith("; 2 pods wait for a place.")
 
 
+def test_what_was_counted_up_to_a_bound_is_not_said_to_be_all() -> None:
+    counts = {name: {"jobs": 500, "more": True} for name in COUNTS}
+    said = headline(QUIET, {**NO_JOBS, "counts": {**counts, "scheduled": {"jobs": 3, "more": False}}})
+    assert said[-1] == "500+ jobs running, 503+ queued, 500+ wait for approval."
+
+
 def test_where_no_tick_has_looked_nothing_is_said_to_be_known() -> None:
     """It may have any number of workers: "0 workers" would be a guess."""
     unknown = {**QUIET, "workers": 0, "pods": None, "pending": None, "last_tick_seconds": None}

@@ -144,6 +144,24 @@ def test_the_overview_says_what_is_happening(world: ConsoleWorld) -> None:
     assert data["cost"]["saved_usd_per_hour"] > 0
 
 
+def test_what_spot_saves_is_saved_on_runners_too() -> None:
+    world = ConsoleWorld(access=OPEN)
+    world.job("queued", 1)
+    on_spot(world, 1)
+    data = world.get("/api/overview").json["jobs"]
+    assert data["runners_saved_usd_per_hour"] == pytest.approx(data["runners_usd_per_hour"] * 1.5), "40% are paid"
+    page = re.sub(r"\s+", " ", world.get("/").text)
+    assert re.search(r"Saved by spot</dt> <dd>\$[0-9.]+ <small>60%</small>", page)
+    assert "This process does not tick" in page, "and what it does know is there beside that"
+
+
+def test_what_the_overview_says_of_past_jobs_adds_up() -> None:
+    """Four jobs, of which two have ended: what became of each is said, and no share of a number that is not there."""
+    world = lived()
+    world.job("completed", 2, conclusion="failure", started=CREATED.plus(5))
+    assert "Of the last 4 jobs 2 have ended: 1 failure, 1 success; half waited" in world.get("/").text
+
+
 def test_the_cluster_shows_each_node_with_its_pods_and_each_rule(world: ConsoleWorld) -> None:
     data = world.get("/api/cluster/now").json
     page = world.get("/cluster").text
@@ -254,14 +272,19 @@ def test_a_run_that_was_run_again_leads_to_its_next_attempt_and_back() -> None:
     assert [world.get(f"/api{path}").json["next_attempt"] for path in (first, second)] == [2, None]
 
 
-def test_a_sum_of_estimates_is_an_estimate(world: ConsoleWorld) -> None:
-    """On every page that shows it."""
-    spot = lived()
+def on_spot(world: ConsoleWorld, number: int) -> None:
+    """As the runner fleet tells of a job's machine."""
     key = {"host": "127.0.0.1:8080", "authorization": f"Bearer {OWN}"}
     machine = {"instance_type": "m7g.large", "instance_lifecycle": "spot"}
     event = {"type": "runner_scheduled", "at": CREATED.plus(3).iso(), "attributes": machine}
-    told = spot.ask("POST", f"/api/jobs/{INSTALLATION_ID}/1/events", key, body=json.dumps(event).encode())
+    told = world.ask("POST", f"/api/jobs/{INSTALLATION_ID}/{number}/events", key, body=json.dumps(event).encode())
     assert told.status == 200, told.text
+
+
+def test_a_sum_of_estimates_is_an_estimate(world: ConsoleWorld) -> None:
+    """On every page that shows it."""
+    spot = lived()
+    on_spot(spot, 1)
     for path in (f"/runs/{INSTALLATION_ID}/{RUN_ID}/1", "/costs"):
         assert "<dd>≈$" in spot.get(path).text, path
         assert "<dd>≈$" not in world.get(path).text, path

@@ -173,6 +173,7 @@ def board_schemas(cluster: Schema, decision: Schema, job: Schema, group: Schema)
             "problem": maybe(TEXT),
             "counts": record(dict.fromkeys(("in_progress", "scheduled", "queued", "waiting"), _MANY)),
             "runners_usd_per_hour": _NUMBER,
+            "runners_saved_usd_per_hour": _NUMBER,
             "stuck": _MANY,
             "running": list_of(job),
             "recent": maybe(group),

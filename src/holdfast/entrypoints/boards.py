@@ -27,6 +27,7 @@ from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.text import cut
 from holdfast.ports.clock import Clock
+from holdfast.ports.machines import Market
 from holdfast.ports.store import Store
 from holdfast.ports.store.tables import STATE
 
@@ -173,19 +174,23 @@ class Boards:
             return {"installations": [], "problem": str(error), **self._counted([])}
 
     def _counted(self, known: list[InstallationId]) -> Data:
-        counts, runners_usd = {str(status): {"jobs": 0, "more": False} for status in _OPEN}, Decimal(0)
+        counts = {str(status): {"jobs": 0, "more": False} for status in _OPEN}
+        runners_usd = saved_usd = Decimal(0)
         for installation in known:
             for status in _OPEN:
                 found = queries.jobs_by_status(self.store, installation, status, paging=Paging(COUNT_MOST))
                 count = counts[str(status)]
                 count |= {"jobs": count["jobs"] + len(found.items), "more": count["more"] or found.cursor is not None}
                 if status in (Status.IN_PROGRESS, Status.SCHEDULED):
-                    runners_usd += sum((self._runner_usd(job) for job in found.items), Decimal(0))
+                    for job in found.items:
+                        usd, saved = self._runner_usd(job)
+                        runners_usd, saved_usd = runners_usd + usd, saved_usd + saved
         stuck = [self.tracking.stuck({"installation_id": str(one), "limit": "100"}) for one in known]
         chosen = {"installation_id": str(known[0])} if known else None
         return {
             "counts": counts,
             "runners_usd_per_hour": float(runners_usd),
+            "runners_saved_usd_per_hour": float(saved_usd),
             "stuck": {
                 "jobs": sum(len(one["items"]) for one in stuck),
                 "more": any(one["cursor"] is not None for one in stuck),
@@ -196,10 +201,13 @@ class Boards:
             "recent": self.tracking.stats({**chosen, "limit": str(_STATS_OF)})["total"] if chosen else None,
         }
 
-    def _runner_usd(self, job: Mapping[str, Any]) -> Decimal:
-        lifecycle = str(job.get("instance_lifecycle", "on-demand"))
-        price = self.prices.of(str(job.get("instance_type", "")), lifecycle, None, None)
-        return price.usd_per_hour if price else Decimal(0)
+    def _runner_usd(self, job: Mapping[str, Any]) -> tuple[Decimal, Decimal]:
+        """What a job's machine costs in an hour, and how much less that is than on-demand."""
+        kind, lifecycle = str(job.get("instance_type", "")), str(job.get("instance_lifecycle", "on-demand"))
+        price, on_demand = (self.prices.of(kind, each, None, None) for each in (lifecycle, str(Market.ON_DEMAND)))
+        if price is None or on_demand is None:
+            return Decimal(0), Decimal(0)
+        return price.usd_per_hour, on_demand.usd_per_hour - price.usd_per_hour
 
 
 def _not_followed(failure: Data | None, moments: list[Moment]) -> Data | None:

@@ -153,10 +153,16 @@ def _running(jobs: Data) -> str:
     if not jobs["installations"]:
         return ""
     counts = jobs["counts"]
-    queue = counts["queued"]["jobs"] + counts["scheduled"]["jobs"]
-    waiting = counts["waiting"]["jobs"]
-    approval = f", {waiting} {'waits' if waiting == 1 else 'wait'} for approval" if waiting else ""
-    return f"{some(counts['in_progress']['jobs'], 'job')} running, {queue} queued{approval}."
+    waiting, number = _many(counts["waiting"]), counts["waiting"]["jobs"]
+    approval = f", {waiting} {'waits' if number == 1 else 'wait'} for approval" if number else ""
+    running, queue = counts["in_progress"], _many(counts["queued"], counts["scheduled"])
+    jobs_running = f"{_many(running)} {'job' if running['jobs'] == 1 else 'jobs'}"
+    return f"{jobs_running} running, {queue} queued{approval}."
+
+
+def _many(*counts: Data) -> str:
+    """Counted up to a bound; where there are more, it says so."""
+    return f"{sum(count['jobs'] for count in counts)}{'+' if any(count['more'] for count in counts) else ''}"
 
 
 def alerts(cluster: Data, jobs: Data, tick_seconds: float) -> list[dict[str, Any]]:
