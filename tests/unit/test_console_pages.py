@@ -319,6 +319,28 @@ def test_a_long_queue_begins_with_who_waits_longest(monkeypatch: pytest.MonkeyPa
     assert [job["position"] for job in narrowed] == [3, None, None], "the newest; where the line is longer, unknown"
 
 
+def test_a_filter_goes_along_only_where_it_is_asked_for(world: ConsoleWorld) -> None:
+    """From the jobs that failed to the queue: nothing there has a conclusion, and it would look empty."""
+    page = world.get("/jobs", tab="finished", conclusion="failure", repo=REPOSITORY).text
+    tabs = {title: unescape(href) for href, title in re.findall(r'<a href="(/jobs\?[^"]+)"[^>]*>(\w+)</a>', page)}
+    assert ("conclusion" in tabs["All"], "repo=" in tabs["All"]) == (True, True)
+    assert ("conclusion" in tabs["Queue"], "repo=" in tabs["Queue"]) == (False, True)
+    assert tabs["Stuck"] == "/jobs?tab=stuck"
+    assert "No job is stuck." in world.get("/jobs", tab="stuck", repo=REPOSITORY).text, "it is not filtered"
+    assert 'name="conclusion"' in world.get("/jobs", tab="queue", conclusion="failure").text, "what empties it is seen"
+
+
+def test_the_costs_and_deployments_of_each_installation_can_be_seen() -> None:
+    world = ConsoleWorld(access=OPEN)
+    world.job("queued", 1)
+    world.job("queued", 2, installation=5)
+    page = unescape(world.get("/costs", installation_id="5").text)
+    assert '<option value="5" selected>5</option>' in page
+    assert 'href="/costs?by=team&installation_id=5"' in page
+    assert 'href="/api/costs?by=repo&limit=2000&installation_id=5">this page as JSON' in page
+    assert '<option value="5" selected>5</option>' in world.get("/deployments", installation_id="5").text
+
+
 @pytest.mark.parametrize(
     ("query", "count"),
     [

@@ -21,12 +21,14 @@ from holdfast.jobs.webhook import WebhookSecrets
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId
 from holdfast.ports.machines import LaunchOrder, MachineError, Market
+from holdfast.simulator.k3s import Workload
 from holdfast.simulator.living import LivingWorld
 from holdfast.simulator.organisation import OUTBOX_MOST, Organisation
 from holdfast.simulator.organisation_objects import Parcel, Webhook
 from holdfast.simulator.timeline import Timeline
 from holdfast.simulator.workplace import INSTALLATION
 from holdfast.simulator.world import DAWN
+from tests.simulation.harness import Stage
 from tests.unit.test_living_world import TAGS, begin
 
 SECRETS = WebhookSecrets.from_text("a secret of the simulated world")
@@ -198,6 +200,21 @@ def test_faults_happen_in_the_living_world(desk: Any) -> None:
     assert hasattr(world.signals.cpu(), "value") or "node" in str(world.signals.cpu())
     assert len(world.kube.pods()) < pods + 30
     assert len(orders.state({})["orders"]) == len(woken) == 4
+
+
+def test_without_prometheus_pods_that_wait_are_known_as_its_button_says(desk: Any) -> None:
+    """The text beside a button is held to what the ticks see."""
+    orders, _, _ = desk
+    stage = Stage(workers=2)
+    stage.world.k3s.run(Workload("web", 30))
+    stage.tick()
+    stage.world.prometheus.is_away = True
+    ticked = stage.tick()
+    assert ticked is not None
+    verdicts = {rule.name: str(rule.verdict) for rule in ticked.plan.rules}
+    assert (verdicts["cpu_high"], verdicts["pods_waiting"]) == ("unknown", "yes")
+    (text,) = [fault["text"] for fault in orders.state({})["faults"] if fault["name"] == "blind"]
+    assert "CPU is unknown, and waiting pods are counted by Kubernetes" in text
 
 
 def burst_pods(world: LivingWorld) -> int:

@@ -41,7 +41,7 @@ _FAULTS: Final[dict[str, tuple[str, str, Callable[[DailyLife], str]]]] = {
     },
     "burst": (
         "Burst of 30 pods",
-        "They wait for a place, so workers are added; half an hour later they are gone.",
+        "Those that find no free place wait, so workers are added; half an hour later they are gone.",
         DailyLife.burst,
     ),
     "break": (
@@ -51,7 +51,7 @@ _FAULTS: Final[dict[str, tuple[str, str, Callable[[DailyLife], str]]]] = {
     ),
     "blind": (
         "Take Prometheus away",
-        "For ten minutes CPU and waiting pods are unknown. Nothing is scaled on a guess.",
+        "For ten minutes CPU is unknown, and waiting pods are counted by Kubernetes. Nothing is scaled on a guess.",
         DailyLife.blind,
     ),
 }

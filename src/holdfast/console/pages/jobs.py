@@ -35,6 +35,7 @@ TABS: Final = (
     ("stuck", "Stuck", None),
     ("finished", "Finished", "completed"),
 )
+ENDED_TABS: Final = ("all", "finished")  # where jobs have a conclusion
 _QUEUED: Final = ("queued", "scheduled")
 FILTERS: Final = ("repo", "workflow", "label", "conclusion")
 SPANS: Final = {"": "any time", "1": "last hour", "24": "last day", "168": "last 7 days"}
@@ -78,10 +79,11 @@ class JobPages:
             return {
                 "now": self.now().iso(),
                 "tab": tab,
-                "tabs": [(name, title, _url("/jobs", {**_kept(given), "tab": name})) for name, title, _ in TABS],
+                "tabs": [(name, title, _url("/jobs", {**_kept(given, name), "tab": name})) for name, title, _ in TABS],
                 "spans": SPANS,
                 "given": {name: given.get(name, "") for name in (*FILTERS, "since")},
-                "is_filtered": any(given.get(name) for name in (*FILTERS, "since")),
+                "is_filtered": any(given.get(name) for name in (*FILTERS, "since")) and tab != "stuck",
+                "clear": _url("/jobs", {"tab": tab, "installation_id": given.get("installation_id", "")}),
                 "installations": known,
                 "chosen": chosen,
                 "items": [{**job, "why": why(job)} for job in found["items"]],
@@ -242,25 +244,25 @@ class JobPages:
     def _costs(self, request: Request) -> Response:
         given = dict(request.query_params)
         by = given.get("by", "repo")
+        own = {"installation_id": given.get("installation_id", "")}
 
         def ask() -> Answer:
             known, chosen = self._installation(given)
-            shown: dict[str, Any] = {"now": self.now().iso(), "installations": known, "chosen": chosen, "by": by}
+            tabs = [(name, _url("/costs", {"by": name, **own})) for name in COST_GROUPS]
+            shown: dict[str, Any] = {"installations": known, "chosen": chosen, "by": by, "tabs": tabs}
             if chosen is None:
-                return {**shown, "groups": COST_GROUPS, "found": None, "rows": [], "days": []}
+                return {**shown, "found": None, "rows": [], "days": []}
             asked = {"installation_id": str(chosen), "limit": str(COSTS_OF)}
             found = self.questions.costs({**asked, "by": by})
             return {
                 **shown,
-                "groups": COST_GROUPS,
                 "found": found,
                 "rows": bars(found["items"], "usd"),
                 "days": columns(found["days"], "usd"),
             }
 
-        return self.shell.page(
-            request, "costs.html", ask, title="Costs", json_path=_url("/api/costs", {"by": by, "limit": str(COSTS_OF)})
-        )
+        json_path = _url("/api/costs", {"by": by, "limit": str(COSTS_OF), **own})
+        return self.shell.page(request, "costs.html", ask, title="Costs", json_path=json_path)
 
     def _installation(self, given: Mapping[str, str]) -> tuple[Sequence[int], int | None]:
         """Those that are known, and the one that is shown: what was asked for, or the first."""
@@ -298,8 +300,14 @@ def _by_age(pages: Sequence[Answer]) -> list[Job]:
     return sorted(jobs, key=lambda job: (job["created_at"], job["job_id"]))[:QUEUE_MOST]
 
 
-def _kept(given: Mapping[str, str]) -> dict[str, str]:
-    return {name: given[name] for name in ("installation_id", *FILTERS, "since") if given.get(name)}
+def _kept(given: Mapping[str, str], tab: str) -> dict[str, str]:
+    """The filters that go along to another tab: what it does not ask for would empty it, unseen."""
+    names: tuple[str, ...] = (*FILTERS, "since")
+    if tab == "stuck":
+        names = ()
+    elif tab not in ENDED_TABS:
+        names = tuple(name for name in names if name != "conclusion")
+    return {name: given[name] for name in ("installation_id", *names) if given.get(name)}
 
 
 def _url(path: str, query: Mapping[str, str]) -> str:
