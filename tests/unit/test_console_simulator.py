@@ -29,6 +29,8 @@ from holdfast.simulator.timeline import Timeline
 from holdfast.simulator.workplace import INSTALLATION
 from holdfast.simulator.world import DAWN
 from tests.simulation.harness import Stage
+from tests.unit.console_world import ConsoleWorld
+from tests.unit.test_console_access import OPEN
 from tests.unit.test_living_world import TAGS, begin
 
 SECRETS = WebhookSecrets.from_text("a secret of the simulated world")
@@ -215,6 +217,16 @@ def test_without_prometheus_pods_that_wait_are_known_as_its_button_says(desk: An
     assert (verdicts["cpu_high"], verdicts["pods_waiting"]) == ("unknown", "yes")
     (text,) = [fault["text"] for fault in orders.state({})["faults"] if fault["name"] == "blind"]
     assert "CPU is unknown, and waiting pods are counted by Kubernetes" in text
+
+
+def test_after_a_start_the_page_does_not_say_that_nothing_was_ordered(desk: Any) -> None:
+    """The world still has it; the list is of this process."""
+    orders, world, _ = desk
+    orders.inject("burst")
+    again = SimulatorDesk(world, 7, lambda: None, SimulatorRuns(lambda: None))
+    page = ConsoleWorld(access=OPEN, desk=again).get("/simulator").text
+    assert burst_pods(world) == 30
+    assert "Nothing since this process was started." in page
 
 
 def burst_pods(world: LivingWorld) -> int:
