@@ -119,10 +119,12 @@ class CostGroup:
 
 
 def costs(jobs: Iterable[Item], group: str, prices: Prices, now: Instant | None = None) -> list[CostGroup]:
-    """What the jobs' machines cost, the dearest group first."""
+    """What the jobs' machines cost: the dearest group first, or the newest day."""
     if group not in _COST_NAMES:
         raise BadRequest(f"cost by {group!r}: expected one of {', '.join(COST_GROUPS)}")
     found = [_cost_group(name, items, prices, now) for name, items in grouped(jobs, _COST_NAMES[group]).items()]
+    if group == "day":
+        return sorted(found, key=lambda each: each.name, reverse=True)
     return sorted(found, key=lambda each: (-each.usd, each.name))
 
 

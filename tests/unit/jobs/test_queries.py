@@ -321,6 +321,8 @@ def test_pools_and_costs(store: Store) -> None:
     assert (small.name, small.usd, none.usd) == ("small", Decimal("0.001120"), Decimal(0))
     assert [group.name for group in statistics.costs(jobs, "team", shipped_prices())] == ["payments"]
     assert [group.name for group in statistics.costs(jobs, "day", shipped_prices())] == ["2026-01-15"]
+    days = [{"created_at": f"2026-01-{day}T10:00:00Z"} for day in (14, 16, 15)]
+    assert [group.name[-2:] for group in statistics.costs(days, "day", shipped_prices())] == ["16", "15", "14"]
     with pytest.raises(BadRequest, match="cost by 'planet'"):
         statistics.costs(jobs, "planet", shipped_prices())
 
