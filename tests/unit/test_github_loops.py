@@ -27,10 +27,10 @@ from holdfast.entrypoints.job_wiring import oldest_webhook_seconds
 from holdfast.jobs import queries
 from holdfast.jobs.ingest import Tracker
 from holdfast.jobs.internal import InternalEvent, InternalType
-from holdfast.jobs.interrupted import KEPT_SECONDS, RETRY_CALLS_MOST
+from holdfast.jobs.interrupted import RETRY_CALLS_MOST
 from holdfast.jobs.keys import JobKey, RunKey
 from holdfast.jobs.recovery import cursor_key
-from holdfast.jobs.retry import RetryPolicy
+from holdfast.jobs.retry import NOTE_KEPT_SECONDS, RetryPolicy
 from holdfast.jobs.webhook import WebhookSecrets, admitted
 from holdfast.kernel.errors import BadSetting, NeedsOperator
 from holdfast.kernel.ids import InstallationId, InstanceId, RunId
@@ -157,7 +157,7 @@ def test_a_note_of_a_job_that_nobody_knows_expires() -> None:
     stage.tell(TWO, job, InternalType.INTERRUPTED)
     stage.sweep()
     assert stage.notes(TWO) == 1
-    stage.clock.sleep(KEPT_SECONDS + 1)
+    stage.clock.sleep(NOTE_KEPT_SECONDS + 1)
     assert stage.notes(TWO) == 0
 
 

@@ -109,8 +109,8 @@ JOBS: Final = (
     Mutant(
         "a retry is not claimed",
         f"{_J}.retry",
-        'run = store.update(RUNS, key.item, attr("retry").set_to(claim), attr("retry").is_absent()).new',
-        'run = {**run, "retry": claim}',
+        "        store.transact([claimed, PutItem(LOGS, note)])\n",
+        "        store.transact([PutItem(LOGS, note)])\n",
         "interrupted-job",
     ),
     Mutant(

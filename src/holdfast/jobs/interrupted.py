@@ -4,6 +4,7 @@ No index leads to them, and a walk along all jobs that ended would find them lat
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -11,15 +12,15 @@ from typing import Final
 from holdfast.jobs.budget import Budget
 from holdfast.jobs.facts import FAILED
 from holdfast.jobs.keys import JobKey, RunKey, run_key_of
-from holdfast.jobs.retry import RetryPolicy, Verdict, consider
+from holdfast.jobs.retry import INTENDED, RetryPolicy, Verdict, consider, note_key, note_of
 from holdfast.jobs.webhook import short_mark
+from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import InstallationId, JobId, joined_key
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHub, GitHubRefused
-from holdfast.ports.store import Item, Key, Query, Store, every_item
+from holdfast.ports.store import CheckItem, DeleteItem, Item, Query, Store, attr, every_item
 from holdfast.ports.store.tables import JOBS, LOGS, RUNS
 
-KEPT_SECONDS: Final = 7 * 86_400  # a job runs five days at most
 RETRY_CALLS_MOST: Final = 7  # to GitHub, by one `consider`
 _MOST: Final = 1000
 
@@ -34,8 +35,7 @@ class Retried:
 
 def note_interrupted(store: Store, job: JobKey, now: Instant) -> None:
     """Look at this job's run when the job has ended."""
-    key = _note_key(job)
-    store.put(LOGS, {"pk": key.partition, "sk": str(key.sort), "ttl": now.epoch_seconds + KEPT_SECONDS})
+    store.put(LOGS, note_of(job, now))
 
 
 def retry_interrupted(
@@ -69,8 +69,15 @@ def retry_interrupted(
             if verdict is Verdict.RETRY:
                 retried.runs.append(run)
             over.add(run)
-        store.delete(LOGS, _note_key(job_key))  # it was run again, or never will be
+        _done_with(store, run, job_key)
     return retried
+
+
+def _done_with(store: Store, run: RunKey, job: JobKey) -> None:
+    """Take the note away: the run was run again, or never will be. Not while somebody's claim of it is open."""
+    is_settled = attr("retry")["state"].differs_from(INTENDED)
+    with suppress(WriteConflict):
+        store.transact([CheckItem(RUNS, run.item, is_settled), DeleteItem(LOGS, note_key(job))])
 
 
 def _ended_run(store: Store, key: JobKey, job: Item | None) -> RunKey | None:
@@ -87,7 +94,3 @@ def _noted(store: Store, installation: InstallationId) -> Iterator[tuple[JobKey,
     keys = [JobKey(installation, JobId(int(note["sk"]))) for note in islice(notes, _MOST)]
     jobs = store.batch_get(JOBS, [key.item for key in keys], consistent=True) if keys else []
     return zip(keys, jobs, strict=True)
-
-
-def _note_key(job: JobKey) -> Key:
-    return Key(joined_key("github", "interrupted", job.installation_id), str(job.job_id))

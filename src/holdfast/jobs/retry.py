@@ -8,6 +8,9 @@ The claim is a conditional write on the run, made before GitHub is asked. Whoeve
 GitHub was asked: it takes the claim over, reads the run's attempt, and asks only if that has not moved. The jobs of the
 next attempt get on-demand machines.
 
+A note leads to the run (`interrupted.py`). The claim is written together with one, and no note is taken away while a
+claim is open: another process may have seen the run just before, and be done with it.
+
 The day's cap is counted after the claim, by name: whoever takes up a claim counts it no second time.
 """
 
@@ -27,13 +30,14 @@ from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import JobId, joined_key
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, RateLimited
-from holdfast.ports.store import Item, Key, Store, attr
-from holdfast.ports.store.tables import JOBS, RUNS, STATE
+from holdfast.ports.store import Item, Key, PutItem, Store, UpdateItem, attr
+from holdfast.ports.store.tables import JOBS, LOGS, RUNS, STATE
 
 INTENDED: Final = "intended"
 RESUME_SECONDS: Final = 60  # whoever claimed it may still be at it
 _POLL_CALLS: Final = 5  # of 100 jobs each
 _COUNT_KEPT_SECONDS: Final = 3 * 86_400
+NOTE_KEPT_SECONDS: Final = 7 * 86_400  # a job runs five days at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,17 @@ def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now
     if _has_moved(github, key, run.get("repo_full_name", "")):
         # GitHub would run the latest attempt again, whatever that one failed of.
         return Decision(Verdict.NO, f"somebody has run it again: attempt {key.run_attempt} is not the latest")
-    return _claimed(store, github, key, decision, policy, now)
+    return _claimed(store, github, key, run, decision, policy, now)
+
+
+def note_key(job: JobKey) -> Key:
+    return Key(joined_key("github", "interrupted", job.installation_id), str(job.job_id))
+
+
+def note_of(job: JobKey, now: Instant) -> Item:
+    """That this job's run is to be looked at when the job has ended."""
+    key = note_key(job)
+    return {"pk": key.partition, "sk": str(key.sort), "ttl": now.epoch_seconds + NOTE_KEPT_SECONDS}
 
 
 def _failed_jobs(store: Store, key: RunKey, run: Item) -> list[Item]:
@@ -134,14 +148,16 @@ def _failed_jobs(store: Store, key: RunKey, run: Item) -> list[Item]:
 
 
 def _claimed(
-    store: Store, github: GitHub, key: RunKey, decision: Decision, policy: RetryPolicy, now: Instant
+    store: Store, github: GitHub, key: RunKey, run: Item, decision: Decision, policy: RetryPolicy, now: Instant
 ) -> Decision:
     claim = {"state": INTENDED, "at": now.iso(), "day": now.date(), "jobs": list(decision.jobs)}
+    claimed = UpdateItem(RUNS, key.item, attr("retry").set_to(claim), attr("retry").is_absent())
+    note = note_of(JobKey(key.installation_id, decision.jobs[0]), now)
     try:
-        run = store.update(RUNS, key.item, attr("retry").set_to(claim), attr("retry").is_absent()).new
+        store.transact([claimed, PutItem(LOGS, note)])
     except WriteConflict:
         return Decision(Verdict.NOT_YET, "another process is at it")
-    return _carried_out(store, github, key, run, policy, now, is_resumed=False)
+    return _carried_out(store, github, key, {**run, "retry": claim}, policy, now, is_resumed=False)
 
 
 def _resumed(store: Store, github: GitHub, key: RunKey, run: Item, policy: RetryPolicy, now: Instant) -> Decision:

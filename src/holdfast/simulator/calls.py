@@ -143,11 +143,14 @@ class Calls:
 
     def _update(self, process: Process, update: Target, table: Any, key: Any, *args: Any, **options: Any) -> Any:
         written = update(table, key, *args, **options)
-        if table.name == STATE.name:
-            self._watch.wrote(process, key.partition, self._cluster, written.old, written.new)
-        else:
-            self._watch.tracked(process, table.name, written.old, written.new)
+        self._updated(process, table, key, written.old, written.new)
         return written
+
+    def _updated(self, process: Process, table: Any, key: Any, old: Any, new: Any) -> None:
+        if table.name == STATE.name:
+            self._watch.wrote(process, key.partition, self._cluster, old, new)
+        else:
+            self._watch.tracked(process, table.name, old, new)
 
     def _put(self, process: Process, put: Target, table: Any, item: Any, *args: Any, **options: Any) -> None:
         is_event = table.name == JOB_EVENTS.name
@@ -157,13 +160,13 @@ class Calls:
             self._watch.tracked(process, table.name, old, item)
 
     def _transact(self, process: Process, transact: Target, writes: Any) -> None:
-        changed = [write for write in writes if isinstance(write, UpdateItem) and write.table.name == STATE.name]
+        changed = [write for write in writes if isinstance(write, UpdateItem)]
         before = [self._store.get(write.table, write.key) for write in changed]
         transact(writes)
         for write, old in zip(changed, before, strict=True):
             new = self._store.get(write.table, write.key)
             if new is not None:
-                self._watch.wrote(process, write.key.partition, self._cluster, old, new)
+                self._updated(process, write.table, write.key, old, new)
 
     def _batch_get(self, process: Process, batch_get: Target, table: Any, keys: Any, **options: Any) -> Any:
         if keys and keys[0].partition == self._cluster:

@@ -16,12 +16,13 @@ from holdfast.jobs.ingest import Tracker
 from holdfast.jobs.internal import InternalEvent, InternalType
 from holdfast.jobs.interrupted import RETRY_CALLS_MOST, retry_interrupted
 from holdfast.jobs.keys import JobKey, RunKey
-from holdfast.jobs.retry import RESUME_SECONDS, RetryPolicy, Verdict, consider, decided, wants_on_demand
+from holdfast.jobs.retry import RESUME_SECONDS, RetryPolicy, Verdict, consider, decided, note_key, wants_on_demand
 from holdfast.jobs.webhook import WebhookSecrets, admitted
 from holdfast.kernel.ids import InstallationId, InstanceId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHubRefused, GitHubUnavailable
 from holdfast.ports.store import Item
+from holdfast.ports.store.tables import LOGS
 from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
 from holdfast.simulator.github import SimulatedGitHub
 from holdfast.simulator.github_objects import JobPlan, SimJob, SimRun
@@ -322,6 +323,56 @@ def test_a_claim_that_came_while_another_sweep_looked_is_taken_up_by_the_next() 
     stage.clock.sleep(RESUME_SECONDS + 1)
     assert sweep(stage.store, stage.github, now=stage.clock.now(), budget=Budget(99)).runs == [stage.key]
     assert stage.run.attempt == 2
+
+
+@pytest.mark.parametrize("at", ["run", "jobs_of_run"])
+def test_who_finds_it_run_again_leaves_the_note_to_whoever_claimed_it(at: str) -> None:
+    """One claims, and GitHub's answer is lost; another one, who looked before that, sees a later attempt."""
+    stage = Stage()
+    stage.end()
+    sweep = partial(retry_interrupted, installation=INSTALLATION, policy=RetryPolicy())
+
+    def lose(call: PortCall, moment: Moment) -> None:
+        if call.method == "rerun_failed_jobs" and moment is Moment.AFTER:
+            raise GitHubUnavailable("the answer was lost")
+
+    def meet(call: PortCall, moment: Moment, met: set[str] = set()) -> None:  # noqa: B006 -- once
+        if call.method == at and moment is Moment.BEFORE and not met:
+            met.add(at)
+            github = Gate(lose).wrapped(stage.github, "github")
+            assert sweep(stage.store, github, now=stage.clock.now(), budget=Budget(100)).runs == []
+
+    github = Gate(meet).wrapped(stage.github, "github")
+    assert sweep(stage.store, github, now=stage.clock.now(), budget=Budget(100)).runs == []
+    assert stage.run.attempt == 2
+    run = queries.run(stage.store, stage.key)
+    assert run is not None
+    assert run["retry"]["state"] == "intended"
+    stage.clock.sleep(RESUME_SECONDS)
+    assert sweep(stage.store, stage.github, now=stage.clock.now(), budget=Budget(100)).runs == [stage.key]
+    run = queries.run(stage.store, stage.key)
+    assert run is not None
+    assert (run["retry"]["state"], stage.run.attempt) == ("requested", 2)
+
+
+def test_a_claim_is_found_again_though_the_note_that_led_to_it_was_taken_away() -> None:
+    """By one who looked before, and found nothing to be done."""
+    stage = Stage()
+    stage.end()
+    [_, failed] = stage.github.jobs_of(stage.run)
+
+    def meanwhile(call: PortCall, moment: Moment) -> None:
+        if call.method == "transact" and moment is Moment.BEFORE:
+            stage.store.delete(LOGS, note_key(JobKey(INSTALLATION, failed.id)))
+        if call.method == "rerun_failed_jobs" and moment is Moment.AFTER:
+            raise GitHubUnavailable("the answer was lost")
+
+    assert stage.consider(gate=Gate(meanwhile)) is Verdict.NOT_YET
+    stage.clock.sleep(RESUME_SECONDS)
+    found = retry_interrupted(
+        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), Budget(RETRY_CALLS_MOST)
+    )
+    assert found.runs == [stage.key]
 
 
 @pytest.mark.parametrize(
