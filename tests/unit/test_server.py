@@ -25,6 +25,7 @@ from holdfast.adapters.memory import memory_store
 from holdfast.console.app import CONTENT_SECURITY_POLICY, Served, build_app
 from holdfast.console.metrics import Metrics
 from holdfast.console.status import TableStatus
+from holdfast.entrypoints.connections import HEAD_BYTES_MOST
 from holdfast.entrypoints.logs import JsonLines, TextLines
 from holdfast.entrypoints.timed import TimedStore
 from holdfast.kernel.errors import StoreUnavailable, WriteConflict
@@ -419,6 +420,14 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> No
         connection.getresponse().read()
         assert run.stopped_by(number) == (0, "")
         connection.close()
+
+
+def test_strangers_have_limits(tmp_path: Path) -> None:
+    """Those of `test_connections`, in the server that is really run."""
+    with running(tmp_path) as run, socket.create_connection(("127.0.0.1", run.port)) as stranger:
+        stranger.settimeout(START_SECONDS_MOST)
+        stranger.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_BYTES_MOST)
+        assert stranger.recv(12) == b"HTTP/1.1 431"
 
 
 def test_it_starts_again_on_what_it_left(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ try:
     from holdfast.console.metrics import Metrics
     from holdfast.console.status import TableStatus
     from holdfast.console.webhooks import FOR_CALLS, FOR_FILES, Answer, Request, Take, Threads, Webhooks
+    from holdfast.entrypoints.connections import Connection
     from holdfast.entrypoints.console import Parts, access_of, console_of
     from holdfast.entrypoints.job_meter import JobMeter
     from holdfast.entrypoints.watching import Watching
@@ -228,6 +229,7 @@ def _cluster_api(settings: Settings, world: OpenWorld, store: Store, events: Eve
 def _config(app: Any, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=Connection,
         log_config=None,
         access_log=settings.log_level == "debug",
         server_header=False,
