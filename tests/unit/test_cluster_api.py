@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
+from holdfast.console.answers import has_token
 from holdfast.console.api import EVENT_BYTES_MOST, ClusterApi
 from holdfast.console.app import build_app
 from holdfast.kernel.errors import BadRequest, HoldfastError, NeedsOperator, StoreUnavailable
@@ -158,11 +160,36 @@ def test_pause_and_resume_carry_who_and_why() -> None:
     assert cluster.orders == [("ann", "upgrade"), ("", ""), ("bob", "2026-01-15T10:00:00.000Z")]
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{", b'{"by": 1}', b'{"force": true}', b"\xff", b"[" * 10_000])
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{", b'{"by": 1}', b'{"force": true}', b"\xff", b'{"by": "\xff"}', b"[" * 10_000]
+)
 def test_an_order_that_is_none_is_refused(body: bytes) -> None:
     cluster = Cluster()
     assert call(cluster.api(), "POST", "/api/pause", body, token=TOKEN)[0] == 400
     assert cluster.orders == []
+
+
+def test_an_order_that_is_too_large_is_refused() -> None:
+    cluster = Cluster()
+    body = json.dumps({"reason": "x" * 20_000}).encode()
+    assert call(cluster.api(), "POST", "/api/pause", body, token=TOKEN)[0] == 413
+    assert cluster.orders == []
+
+
+@pytest.mark.parametrize(
+    ("header", "expected", "is_right"),
+    [
+        (f"Bearer {TOKEN}", TOKEN, True),
+        (f"bearer  {TOKEN} ", TOKEN, True),
+        (f"Basic {TOKEN}", TOKEN, False),
+        (TOKEN, TOKEN, False),
+        ("Bearer", "", False),
+        ("Bearer ", "", False),
+    ],
+)
+def test_a_token_is_shown_as_a_bearers_and_an_empty_one_is_none(header: str, expected: str, is_right: bool) -> None:
+    request = Request({"type": "http", "headers": [(b"authorization", header.encode())]})
+    assert has_token(request, expected) == is_right
 
 
 def test_events_are_taken_with_the_secret() -> None:

@@ -3,8 +3,18 @@
 from dataclasses import replace
 
 import pytest
+from starlette.requests import Request
 
-from holdfast.console.access import SESSION_SECONDS, Access, is_local_name, is_loopback, next_path
+from holdfast.console.access import (
+    SESSION_SECONDS,
+    Access,
+    Role,
+    Visitor,
+    is_local_name,
+    is_loopback,
+    next_path,
+    refusal_without_token,
+)
 from tests.clocks import StillClock
 from tests.unit.console_world import OPERATOR, ORIGIN, OWN, READER, ConsoleWorld
 
@@ -53,6 +63,7 @@ def test_a_name_that_is_not_this_machines_is_refused(host: str, path: str) -> No
     found = ConsoleWorld(access=OPEN).get(path, {"host": host})
     assert found.status == 403
     assert found.json["error"]["code"] == "forbidden"
+    assert found.headers["cache-control"] == "no-store"
 
 
 def test_health_checks_and_static_files_are_for_everybody() -> None:
@@ -74,12 +85,34 @@ def test_beyond_this_machine_the_command_line_still_has_its_own_token() -> None:
 
 def test_a_token_opens_pages_and_api() -> None:
     world = ConsoleWorld(access=TOKENS)
-    assert world.get("/api/overview").status == 401
+    for path in ("/api/overview", "/live", "/metrics"):
+        found = world.get(path)
+        assert (found.status, found.headers["www-authenticate"]) == (401, "Bearer")
     for token in (OPERATOR, READER, OWN):
         assert world.get("/api/overview", bearer(token)).status == 200
         assert world.get("/", bearer(token)).status == 200
     for wrong in ("", "x", OPERATOR[:-1], OPERATOR + "x", "é" * 20):
         assert world.get("/api/overview", bearer(wrong)).status == 401
+    assert world.get("/api/overview", {"authorization": f"Basic {OPERATOR}"}).status == 401
+
+
+def test_a_token_that_is_empty_opens_nothing() -> None:
+    assert replace(TOKENS, own_token="", reader_token="").role_of_token("") is None
+
+
+@pytest.mark.parametrize("access", [replace(TOKENS, listens_on="127.0.0.1"), replace(PROXY, listens_on="127.0.0.1")])
+def test_on_this_machine_a_setting_holds_as_well(access: Access) -> None:
+    world = ConsoleWorld(access=access)
+    assert world.get("/api/overview").status == 401
+    assert world.post("/cluster/pause", FORM, ORIGIN).status == 401
+    assert not is_paused(world)
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz/x", "/loginx", "/login/x", "/staticx", "/static", "/api/static/x", "/events/aws/x"]
+)
+def test_what_only_looks_like_an_open_path_is_guarded(path: str) -> None:
+    assert ConsoleWorld(access=CLOSED).get(path).status == 403
 
 
 def test_a_reader_may_look_and_not_act() -> None:
@@ -87,6 +120,8 @@ def test_a_reader_may_look_and_not_act() -> None:
     refused = world.post("/cluster/pause", FORM, bearer(READER))
     assert refused.status == 403
     assert not is_paused(world)
+    for method, path in (("OPTIONS", "/cluster"), ("PUT", "/cluster"), ("POST", "/logout/x"), ("POST", "/x/logout")):
+        assert world.ask(method, path, bearer(READER)).status == 403
     assert "/cluster/pause" not in world.get("/cluster", bearer(READER)).text
     assert "/cluster/pause" in world.get("/cluster", bearer(OPERATOR)).text
     assert world.post("/cluster/pause", FORM, bearer(OPERATOR)).status == 303
@@ -104,6 +139,7 @@ def test_a_page_leads_a_stranger_to_the_sign_in_and_back() -> None:
     cookie = signed.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
+    assert f"Max-Age={SESSION_SECONDS}" in cookie
     assert OPERATOR not in cookie
     kept = {"cookie": cookie.partition(";")[0]}
     assert world.get("/", kept).status == 200
@@ -137,9 +173,17 @@ def test_a_session_ends_with_its_time_and_with_its_token() -> None:
     assert ConsoleWorld(access=access).get("/api/overview", kept).status == 401
 
 
-@pytest.mark.parametrize("change", ["operator.1.x", "operator", "..", "operator.99999999999999.", "reader.x.y", "\x7f"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("operator.1.x", "operator", "..", "operator.99999999999999.", "reader.x.y", "\x7f", "admin.1.x"),
+        "operator.\xb2.x",
+        pytest.param(f"operator.{'9' * 5000}.x", id="long"),
+    ],
+)
 def test_a_cookie_that_was_not_signed_here_is_no_session(change: str) -> None:
-    assert ConsoleWorld(access=TOKENS).get("/api/overview", {"cookie": f"holdfast={change}"}).status == 401
+    headers = [(b"cookie", f"holdfast={change}".encode("latin-1"))]
+    assert TOKENS.visitor(Request({"type": "http", "headers": headers})) is None
 
 
 def test_a_readers_cookie_cannot_be_made_an_operators() -> None:
@@ -147,6 +191,15 @@ def test_a_readers_cookie_cannot_be_made_an_operators() -> None:
     cookie = world.post("/login", {"token": READER}, ORIGIN).headers["set-cookie"].partition(";")[0]
     forged = {"cookie": cookie.replace("reader", "operator")}
     assert world.get("/api/overview", forged).status == 401
+    same = replace(TOKENS, operator_token=READER)
+    forged = {"cookie": f"holdfast={same.session(Role.READER).replace('reader', 'operator')}"}
+    assert ConsoleWorld(access=same).get("/api/overview", forged).status == 401
+
+
+def test_a_cookie_cannot_be_made_to_last_longer() -> None:
+    role, until, signature = TOKENS.session(Role.OPERATOR).split(".")
+    forged = {"cookie": f"holdfast={role}.{int(until) + 1}.{signature}"}
+    assert ConsoleWorld(access=TOKENS).get("/api/overview", forged).status == 401
 
 
 @pytest.mark.parametrize("token", [OPERATOR, READER])
@@ -178,6 +231,34 @@ def test_no_other_site_can_give_orders_through_a_browser(path: str, headers: dic
     assert not is_paused(world)
 
 
+def test_where_the_browser_names_neither_page_nor_server_nothing_is_ordered() -> None:
+    world = ConsoleWorld(access=TOKENS)
+    cookie = {"cookie": f"holdfast={TOKENS.session(Role.OPERATOR)}"}
+    assert world.post("/cluster/pause", FORM, {**cookie, "host": ""}).status == 403
+    assert not is_paused(world)
+
+
+def test_a_form_that_somebody_sent_again_by_hand_is_ours() -> None:
+    world = ConsoleWorld(access=OPEN)
+    assert world.post("/cluster/pause", FORM, {**ORIGIN, "sec-fetch-site": "none"}).status == 303
+
+
+@pytest.mark.parametrize(
+    ("visitor", "status"),
+    [
+        (None, 401),
+        (Visitor("token", Role.OPERATOR, is_browser=False), None),
+        (Visitor("token", Role.READER, is_browser=False), 401),
+        (Visitor("ada@example.com", Role.OPERATOR), 401),
+    ],
+)
+def test_what_programs_order_needs_an_operators_token_and_no_cookie_is_one(
+    visitor: Visitor | None, status: int | None
+) -> None:
+    refused = refusal_without_token(Request({"type": "http", "headers": [], "visitor": visitor}), OWN)
+    assert (refused.status_code if refused else None) == status
+
+
 def test_another_site_cannot_sign_somebody_in() -> None:
     found = ConsoleWorld(access=TOKENS).post("/login", {"token": READER}, {"origin": "http://evil.example"})
     assert found.status == 403
@@ -191,6 +272,21 @@ def test_a_proxy_names_who_is_there() -> None:
     assert world.ask("POST", "/cluster/pause", {**ada, **ORIGIN}, client="10.0.0.5").status == 303
     assert world.boards.cluster({})["paused"]["by"] == "ada@example.com, in the console"
     assert world.ask("POST", "/cluster/resume", ada, client="10.0.0.5").status == 403  # from no page of ours
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "role"),
+    [
+        (" ada@example.com\t", "ada@example.com", Role.OPERATOR),
+        ("ADA@example.com", "ADA@example.com", Role.READER),
+        ("x" * 5000, "x" * 256, Role.READER),
+    ],
+)
+def test_a_name_is_taken_as_the_proxy_gives_it(header: str, name: str, role: Role) -> None:
+    headers = [(b"x-forwarded-email", header.encode())]
+    assert PROXY.visitor(Request({"type": "http", "headers": headers, "client": ("10.0.0.5", 1)})) == Visitor(
+        name, role
+    )
 
 
 def test_nobody_but_the_proxy_is_believed() -> None:
@@ -207,9 +303,19 @@ def test_a_header_that_came_twice_names_nobody(other: str) -> None:
 
 
 def test_a_form_that_is_none_is_refused_at_the_sign_in() -> None:
+    assert ConsoleWorld(access=TOKENS).ask("POST", "/login", ORIGIN, body=b"token=\xff\xfe").status == 400
+
+
+def test_a_large_form_is_refused_at_the_sign_in_though_its_token_is_right() -> None:
+    form = {"token": OPERATOR, "next": "/" + "x" * 10_000}
+    assert ConsoleWorld(access=TOKENS).post("/login", form, ORIGIN).status == 413
+
+
+def test_the_sign_in_leads_to_no_other_site() -> None:
     world = ConsoleWorld(access=TOKENS)
-    for body in ("&".join(f"token={number}" for number in range(50)).encode(), b"token=\xff\xfe"):
-        assert world.ask("POST", "/login", ORIGIN, body=body).status in (400, 401)
+    assert 'name="next" value="/"' in world.get("/login", next="//evil.example").text
+    sent = world.post("/login", {"token": OPERATOR, "next": "//evil.example"}, ORIGIN)
+    assert (sent.status, sent.headers["location"]) == (303, "/")
 
 
 def test_over_tls_the_cookie_never_travels_without_it() -> None:
@@ -227,13 +333,14 @@ def test_after_the_sign_in_one_stays_here(given: str) -> None:
 
 
 def test_what_is_this_machine() -> None:
-    assert [is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")] == [True] * 4
+    assert [is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "::1%lo", "localhost")] == [True] * 5
     assert [is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.com")] == [False] * 4  # noqa: S104
     assert not is_local_name("[::1")
 
 
 def test_tokens_are_not_printed() -> None:
     assert OPERATOR not in repr(TOKENS)
+    assert READER not in repr(TOKENS)
     assert OWN not in repr(TOKENS)
 
 

@@ -175,6 +175,17 @@ def test_hostile_text_is_escaped() -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;/holdfast.db" in page
 
 
+def test_the_policy_lets_a_browser_load_from_here_alone_and_run_nothing_inline() -> None:
+    headers = ask(World().served(), "/").headers
+    policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
+    assert policy.pop("default-src") == "'none'"
+    assert policy.pop("base-uri") == "'none'"
+    assert policy.pop("frame-ancestors") == "'none'"
+    assert policy == dict.fromkeys(("script-src", "style-src", "img-src", "connect-src", "form-action"), "'self'")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+
+
 def test_the_page_needs_no_more_than_its_policy_allows() -> None:
     """No inline script, no inline style, nothing from elsewhere."""
     page = ask(World().served(), "/")

@@ -136,7 +136,7 @@ class Access:
 
 def is_loopback(host: str) -> bool:
     try:
-        return ip_address(host.strip("[]").partition("%")[0]).is_loopback
+        return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
 

@@ -81,7 +81,7 @@ async def answer_to_body(
     def ask() -> Mapping[str, Any]:
         try:
             said = typed_json.decoded(body or b"{}", kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise BadRequest(f"not {what}: {error}") from error
         return carry_out(said)
 

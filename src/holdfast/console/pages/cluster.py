@@ -117,7 +117,7 @@ async def ordered(
     if body is None:
         return error_response(413, "too_large", f"at most {FORM_BYTES_MOST} bytes")
     try:
-        form = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=20))
+        form = dict(parse_qsl(body.decode(), keep_blank_values=True))
     except ValueError:
         return error_response(400, "bad_request", "not a form")
 

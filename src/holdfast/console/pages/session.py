@@ -41,7 +41,7 @@ class SessionPages:
         if body is None:
             return error_response(413, "too_large", f"at most {_FORM_BYTES_MOST} bytes")
         try:
-            form = dict(parse_qsl(body.decode(), max_num_fields=20))
+            form = dict(parse_qsl(body.decode()))
         except ValueError:
             return error_response(400, "bad_request", "not a form")
         onward = next_path(form.get("next", "/"))
