@@ -89,7 +89,9 @@ def test_a_token_opens_pages_and_api() -> None:
         found = world.get(path)
         assert (found.status, found.headers["www-authenticate"]) == (401, "Bearer")
     for token in (OPERATOR, READER, OWN):
-        assert world.get("/api/overview", bearer(token)).status == 200
+        for path in ("/api/overview", "/metrics"):
+            found = world.get(path, bearer(token))
+            assert (found.status, found.headers["cache-control"]) == (200, "no-store")
         assert world.get("/", bearer(token)).status == 200
     for wrong in ("", "x", OPERATOR[:-1], OPERATOR + "x", "é" * 20):
         assert world.get("/api/overview", bearer(wrong)).status == 401

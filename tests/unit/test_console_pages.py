@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.console.pages.shell import unbroken
+from holdfast.console.pages.shell import environment, unbroken
 from holdfast.kernel.errors import StoreUnavailable
+from holdfast.kernel.text import one_line
 from holdfast.simulator.k3s import Workload
 from tests.payloads import CREATED, INSTALLATION_ID, REPOSITORY, RUN_ID
 from tests.unit.console_world import ORIGIN, OWN, ConsoleWorld
@@ -237,6 +238,26 @@ def test_a_name_with_hyphens_is_not_broken_at_the_end_of_a_line() -> None:
     )
     assert unbroken("a-" * 20 + "b") == "a-" * 20 + "b", "one that is as long as a phone is wide may be broken"
     assert unbroken("a-\u202eb") == "a-\\u202eb"
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        *"\x00\x08\x0b\x1b\x1f\x7f\x80\x9b\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028\u2029\u202a\u202e\u2060\u2066\u2069",
+        *"\u206a\u206f\ufeff\ufff9\ufffb\ud800\udfff\U000e0001\U000e0041\U000e007f",
+    ],
+    ids=ascii,
+)
+def test_what_nobody_sees_in_a_name_is_shown(unseen: str) -> None:
+    """As the command line shows it: two names that look alike are alike."""
+    page = environment().from_string("{{ name }} {{ name | unbroken }}").render(name=f"a{unseen}b")
+    assert page == f"a{one_line(unseen)}b a{one_line(unseen)}b"
+    assert unseen not in page
+
+
+@pytest.mark.parametrize("name", ["a\tb", "a\nb", "\U0001f469\u200d\U0001f4bb", "caf\xe9", "a\xa0b"])
+def test_what_somebody_may_have_meant_stays(name: str) -> None:
+    assert environment().from_string("{{ name }}").render(name=name) == name
 
 
 def test_a_pause_that_stands_is_not_written_over_by_a_page() -> None:

@@ -17,7 +17,7 @@ from holdfast.entrypoints.last_look import LastLook
 from holdfast.entrypoints.pulse import Pulse
 from holdfast.entrypoints.watching import Watching
 from holdfast.entrypoints.wiring import open_store
-from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable
+from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable, StoreRefused
 from holdfast.kernel.settings import load_settings
 from holdfast.ports.kube import KubeUnavailable
 from holdfast.ports.store import Key, set_all
@@ -154,6 +154,15 @@ def test_readyz_tells_which_rule_and_nothing_of_the_account() -> None:
     assert (status["ready"], ARN in status["problem"]) == (False, True)
     assert ask(served, "/healthz").text == "ok"
     assert ask(served, "/readyz/store").text == "ok", "webhooks can be taken in"
+
+
+def test_readyz_tells_nothing_of_the_account_when_the_store_refuses_either() -> None:
+    served = World(probe=fail_with(StoreRefused(f"table x: User: {ARN} is not authorized"))).served()
+    for path in ("/readyz", "/readyz/store"):
+        answer = ask(served, path)
+        assert (answer.status, answer.json["error"]["code"]) == (503, "store_unavailable")
+        assert answer.json["error"]["message"] == "StoreRefused; /system and the log say more"
+    assert ARN in ask(served, "/api/status").json["problem"]
 
 
 def test_the_store_comes_first() -> None:

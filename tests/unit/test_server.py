@@ -129,7 +129,7 @@ def test_it_is_healthy_whatever_the_store_does() -> None:
 
 
 def test_it_is_ready_when_the_store_answers() -> None:
-    """And only then; otherwise the reason is in the answer."""
+    """And only then; what will pass is in the answer."""
     assert ask(World().served(), "/readyz").status == 200
     answer = ask(World(probe=fail_with(StoreUnavailable("table x: no answer in 8 s"))).served(), "/readyz")
     assert answer.status == 503

@@ -27,7 +27,7 @@ from holdfast.console.pages.shell import Shell
 from holdfast.console.questions import Question
 from holdfast.console.status import Status, TablesSeen, TableStatus, TicksProblem
 from holdfast.console.webhooks import Webhooks
-from holdfast.kernel.errors import HoldfastError
+from holdfast.kernel.errors import HoldfastError, Retryable
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import StoreAddress
 from holdfast.ports.clock import Clock
@@ -133,11 +133,15 @@ class _Pages:
 
     def store_ready(self, _request: Request) -> Response:
         """The store alone: webhooks can be taken in, whatever becomes of the ticks."""
-        problem = self._store_problem()
-        return error_response(503, "store_unavailable", problem) if problem else PlainTextResponse("ok")
+        error = self._store_error()
+        if error is None:
+            return PlainTextResponse("ok")
+        # Here as well: a refusal of DynamoDB's has the role in it, and the account.
+        told = str(error) if isinstance(error, Retryable) else f"{type(error).__name__}; /system and the log say more"
+        return error_response(503, "store_unavailable", told)
 
     def metrics(self, _request: Request) -> Response:
-        return Response(self._served.metrics.page(), media_type=Metrics.content_type)
+        return Response(self._served.metrics.page(), media_type=Metrics.content_type, headers=NOT_STORED)
 
     async def http_error(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
@@ -155,23 +159,23 @@ class _Pages:
         return response
 
     def _status(self) -> Status:
-        problem, ticks = self._store_problem(), self._ticks_problem()
+        error, ticks = self._store_error(), self._ticks_problem()
         seen = self._tables_seen()
         return Status(
             version=self._served.version,
             now=self._served.clock.now(),
             started=self._served.started,
             store=self._served.store,
-            problem=problem or (str(ticks) if ticks else None),
+            problem=str(error or ticks) if error or ticks else None,
             seen=seen,
         )
 
-    def _store_problem(self) -> str | None:
+    def _store_error(self) -> HoldfastError | None:
         try:
             self._probe.answer()
         except HoldfastError as error:
             _log.warning("not ready: %s", error)
-            return str(error)
+            return error
         return None
 
     def _ticks_problem(self) -> TicksProblem | None:

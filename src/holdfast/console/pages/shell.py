@@ -23,9 +23,11 @@ Ask = Callable[[], Data]
 
 _SECONDS: Final = re.compile(r"\b([0-9]{1,9}) s\b")
 _RATIO: Final = re.compile(r"\b[0-9]\.[0-9]{2}\b")
-# Control characters but tab and line break, and those that change the direction of the text after them.
+# Control characters but tab and line break, what nobody sees, and what changes the direction of the text after it.
+# Not the joiners (\u200c, \u200d): scripts and emoji need them.
 _UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 # eu-west-1b, i-0123456789abcdef0: a browser would end a line after any hyphen.
 _HYPHENATED: Final = re.compile(r"[A-Za-z0-9.]+(?:-[A-Za-z0-9.]+)+")
