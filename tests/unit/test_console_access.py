@@ -92,7 +92,8 @@ def test_a_token_opens_pages_and_api() -> None:
         for path in ("/api/overview", "/metrics"):
             found = world.get(path, bearer(token))
             assert (found.status, found.headers["cache-control"]) == (200, "no-store")
-        assert world.get("/", bearer(token)).status == 200
+        page = world.get("/", bearer(token))
+        assert (page.status, page.headers["cache-control"]) == (200, "no-store")
     for wrong in ("", "x", OPERATOR[:-1], OPERATOR + "x", "é" * 20):
         assert world.get("/api/overview", bearer(wrong)).status == 401
     assert world.get("/api/overview", {"authorization": f"Basic {OPERATOR}"}).status == 401
@@ -344,6 +345,12 @@ def test_tokens_are_not_printed() -> None:
     assert OPERATOR not in repr(TOKENS)
     assert READER not in repr(TOKENS)
     assert OWN not in repr(TOKENS)
+
+
+def test_a_form_that_is_none_is_refused() -> None:
+    world = ConsoleWorld(access=OPEN)
+    assert world.ask("POST", "/cluster/pause", ORIGIN, body=b"reason=\xff\xfe").status == 400
+    assert not is_paused(world)
 
 
 def test_a_large_form_is_refused_unread() -> None:

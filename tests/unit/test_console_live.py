@@ -3,6 +3,8 @@
 import asyncio
 from itertools import islice
 
+import pytest
+
 from holdfast.console.live import STREAMS_MOST, Live
 from tests.unit.console_world import ConsoleWorld
 
@@ -34,6 +36,21 @@ def test_a_change_is_told_and_many_changes_once() -> None:
     assert lines[2] == "event: changed\ndata: 100\n\n"  # nothing new: time goes on, and other processes change things
 
 
+def test_however_fast_things_change_a_page_is_told_at_every_fourth_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    live, looks, really = Live(), 0, asyncio.sleep
+
+    async def look(_seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        live.changed()
+        if looks == 12:
+            live.stop()
+        await really(0)
+
+    monkeypatch.setattr(asyncio, "sleep", look)
+    assert len(asyncio.run(first(live, 1000))) == 1 + 12 // 4
+
+
 def test_the_streams_end_when_the_server_does() -> None:
     live = Live(look_seconds=0.001)
 
@@ -58,6 +75,8 @@ def test_there_is_a_most_of_streams_and_a_closed_one_makes_room() -> None:
             await stream.aclose()  # type: ignore[attr-defined]
         again = await world.live._open(None)  # type: ignore[arg-type]
         assert again.status_code == 200
+        assert again.headers["cache-control"] == "no-store"
+        assert again.headers["x-accel-buffering"] == "no", "a proxy that gathers would tell too late"
         return answer.status_code
 
     assert asyncio.run(open_all()) == 503

@@ -255,6 +255,11 @@ def test_what_nobody_sees_in_a_name_is_shown(unseen: str) -> None:
     assert unseen not in page
 
 
+def test_a_time_that_is_none_is_only_a_name() -> None:
+    page = environment().from_string("{{ at | when }} {{ at | ago(at) }}").render(at="<b>")
+    assert page == "&lt;b&gt; &lt;b&gt;"
+
+
 @pytest.mark.parametrize("name", ["a\tb", "a\nb", "\U0001f469\u200d\U0001f4bb", "caf\xe9", "a\xa0b"])
 def test_what_somebody_may_have_meant_stays(name: str) -> None:
     assert environment().from_string("{{ name }}").render(name=name) == name

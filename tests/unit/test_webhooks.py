@@ -167,7 +167,9 @@ def test_an_odd_length_is_no_reason_to_fail(endpoint: Endpoint, length: str) -> 
     assert endpoint.send(QUEUED, {"content-length": length}).status in (200, 413)
 
 
-def asked_at_once(webhooks: Webhooks, *bodies: tuple[list[bytes], bool]) -> list[int]:
+def asked_at_once(
+    webhooks: Webhooks, *bodies: tuple[list[bytes], bool], heads: list[dict[bytes, bytes]] | None = None
+) -> list[int]:
     """Requests under way together, each with the chunks of its body; the status of each that was answered.
 
     One whose body does not end sends nothing more and keeps the connection. Afterwards all of them are gone.
@@ -188,6 +190,8 @@ def asked_at_once(webhooks: Webhooks, *bodies: tuple[list[bytes], bool]) -> list
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
+                if heads is not None:
+                    heads.append(dict(message["headers"]))
 
         await webhooks({"type": "http", "method": "POST", "headers": []}, receive, send)
 
@@ -210,7 +214,9 @@ def taking_all(**options: Any) -> Webhooks:
 
 def test_a_body_that_does_not_come_is_waited_for_no_longer_than_github_would() -> None:
     assert BODY_SECONDS_MOST <= 30
-    assert asked_at_once(taking_all(body_seconds=0), ([b"{"], False)) == [408]
+    heads: list[dict[bytes, bytes]] = []
+    assert asked_at_once(taking_all(body_seconds=0), ([b"{"], False), heads=heads) == [408]
+    assert heads[0][b"connection"] == b"close"
 
 
 def test_large_bodies_of_strangers_do_not_fill_the_memory_and_usual_ones_find_room() -> None:
@@ -219,8 +225,11 @@ def test_large_bodies_of_strangers_do_not_fill_the_memory_and_usual_ones_find_ro
     webhooks = taking_all(room_bytes=3 * len(megabyte))
     holding = [([megabyte], False)] * 3
     assert asked_at_once(webhooks, *holding, ([megabyte], True), ([b"x" * SMALL_BYTES], True)) == [200, 503]
-    assert asked_at_once(webhooks, *holding, ([megabyte], True)) == [503]
-    assert asked_at_once(webhooks, ([megabyte], True), ([megabyte], True)) == [200, 200], "all room was given back"
+    heads: list[dict[bytes, bytes]] = []
+    assert asked_at_once(webhooks, *holding, ([megabyte], True), heads=heads) == [503]
+    assert (heads[0][b"connection"], heads[0][b"retry-after"]) == (b"close", b"10")
+    for _ in range(5):
+        assert asked_at_once(webhooks, ([megabyte], True), ([megabyte], True)) == [200, 200], "all room was given back"
     assert ROOM_BYTES >= 4 * BODY_BYTES_MOST
 
 
@@ -351,6 +360,12 @@ def test_githubs_headers_that_are_missing_or_odd_are_400(endpoint: Endpoint, nam
 def test_only_post_is_possible(endpoint: Endpoint, method: str) -> None:
     answer = endpoint.ask([QUEUED], signed(QUEUED), method=method)
     assert (answer.status, answer.headers["allow"], answer.code) == (405, "POST", "method_not_allowed")
+    assert stored_job(endpoint) is None
+
+
+@pytest.mark.parametrize("path", ["/webhooks/github/", "/webhooks/githubs", "/webhooks"])
+def test_only_one_path_takes_webhooks(endpoint: Endpoint, path: str) -> None:
+    assert endpoint.ask([QUEUED], signed(QUEUED), path=path).status in (307, 404)
     assert stored_job(endpoint) is None
 
 

@@ -73,7 +73,14 @@ class Endpoint:
     def send_job(self, action: str = "queued", **fields: Any) -> Answer:
         return self.send(json.dumps(job_payload(action, **fields)).encode())
 
-    def ask(self, chunks: Iterable[bytes], headers: Mapping[str, str | None], *, method: str = "POST") -> Answer:
+    def ask(
+        self,
+        chunks: Iterable[bytes],
+        headers: Mapping[str, str | None],
+        *,
+        method: str = "POST",
+        path: str = WEBHOOKS_PATH,
+    ) -> Answer:
         """One request whose body comes in these chunks; as many are read as the application asks for."""
         coming = iter([*_more(chunks)])
         sent: list[dict[str, Any]] = []
@@ -91,8 +98,8 @@ class Endpoint:
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "method": method,
-            "path": WEBHOOKS_PATH,
-            "raw_path": WEBHOOKS_PATH.encode(),
+            "path": path,
+            "raw_path": path.encode(),
             "query_string": b"",
             "root_path": "",
             "scheme": "http",
