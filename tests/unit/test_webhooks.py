@@ -231,6 +231,8 @@ def test_large_bodies_of_strangers_do_not_fill_the_memory_and_usual_ones_find_ro
     for _ in range(5):
         assert asked_at_once(webhooks, ([megabyte], True), ([megabyte], True)) == [200, 200], "all room was given back"
     assert ROOM_BYTES >= 4 * BODY_BYTES_MOST
+    full = taking_all(room_bytes=-1)
+    assert asked_at_once(full, ([megabyte], True), ([b"x" * SMALL_BYTES], True)) == [200, 503]
 
 
 def test_a_large_body_is_there_once_while_it_waits() -> None:
@@ -290,6 +292,46 @@ def test_those_who_come_together_share_and_one_who_comes_alone_does_not_wait() -
     asyncio.run(all_of_them())
     assert sizes == [1, 3, 5], "one alone, three who waited for it, and one with the four who came in its pauses"
     assert pauses == [2, 2, 2], "none but after the shared group; the third time, nobody came"
+
+
+def test_no_group_is_larger_than_a_thread_takes_at_once_and_a_full_one_is_not_waited_for() -> None:
+    sizes: list[int] = []
+    pauses: list[int] = []
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def take(requests: Sequence[Request]) -> list[WebhookAnswer]:
+        sizes.append(len(requests))
+        at_work.set()
+        go_on.wait()
+        return [WebhookAnswer(200, {})] * len(requests)
+
+    async def all_of_them() -> None:
+        tasks = [asyncio.create_task(post(webhooks))]
+        await asyncio.to_thread(at_work.wait)
+        tasks += [asyncio.create_task(post(webhooks)) for _ in range(5)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(*tasks)
+
+    webhooks = Webhooks(take, BODY_BYTES_MOST, Threads(1, 2), pause=lambda _: pauses.append(len(sizes)))
+    asyncio.run(all_of_them())
+    assert sizes == [1, 2, 2, 1]
+    assert pauses == [3], "none but for the last, which is alone"
+
+
+def test_a_mistake_of_ours_is_told_and_the_next_is_taken() -> None:
+    mistakes = iter([ValueError("ours")])
+
+    def take(requests: Sequence[Request]) -> list[WebhookAnswer]:
+        for mistake in mistakes:
+            raise mistake
+        return [WebhookAnswer(200, {})] * len(requests)
+
+    webhooks = Webhooks(take, BODY_BYTES_MOST, Threads(1, 1))
+    with pytest.raises(ValueError, match="ours"):
+        asyncio.run(asyncio.wait_for(post(webhooks), 30))
+    asyncio.run(asyncio.wait_for(post(webhooks), 30))
 
 
 async def post(webhooks: Webhooks) -> None:
