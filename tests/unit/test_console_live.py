@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.console.live import STREAMS_MOST, Live
 from tests.unit.console_world import ConsoleWorld
+from tests.unit.test_console_access import OPEN
 
 
 async def first(live: Live, count: int) -> list[str]:
@@ -80,3 +81,7 @@ def test_there_is_a_most_of_streams_and_a_closed_one_makes_room() -> None:
         return answer.status_code
 
     assert asyncio.run(open_all()) == 503
+
+
+def test_only_who_reads_it_gets_a_stream() -> None:
+    assert ConsoleWorld(access=OPEN).ask("HEAD", "/live").status == 405

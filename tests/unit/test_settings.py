@@ -289,8 +289,12 @@ def test_settings_are_values() -> None:
         ({"JOIN_TIMEOUT_SEC": "0"}, "JOIN_TIMEOUT_SEC=0 is less than a machine takes"),
         ({"STUCK_SEC": "100"}, "STUCK_SEC=100 is less than DRAIN_SEC=300"),
         ({"NOT_READY_SEC": "1"}, "NOT_READY_SEC=1 would replace nodes that only restart"),
+        (
+            {"CONSOLE_TOKEN": "0123456789abcdef", "CONSOLE_READ_TOKEN": "0123456789abcdef"},
+            "CONSOLE_READ_TOKEN is the same as CONSOLE_TOKEN",
+        ),
     ],
-    ids=["workers", "cpu", "tables", "join", "stuck", "not ready"],
+    ids=["workers", "cpu", "tables", "join", "stuck", "not ready", "tokens"],
 )
 def test_settings_that_contradict_each_other_are_refused_together(given: dict[str, str], says: str) -> None:
     """Each is good by itself: only together they are wrong, and the line names both."""

@@ -41,7 +41,9 @@ class Live:
         self._stopped = True
 
     def routes(self) -> list[Route]:
-        return [Route("/live", self._open, methods=["GET"])]
+        route = Route("/live", self._open, methods=["GET"])
+        (route.methods or set()).discard("HEAD")  # comes with GET; an answer without a body would hold a stream open
+        return [route]
 
     async def _open(self, _request: Request) -> Response:
         if self._streams >= STREAMS_MOST:

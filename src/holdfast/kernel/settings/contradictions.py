@@ -35,6 +35,11 @@ def contradictions(settings: "Settings") -> Iterator[str]:
             "for example S3_BUCKET=runs-on-s3bucket-1a2b3c"
         )
     yield from github.contradictions(s)
+    if s.console_token is not None and s.console_token == s.console_read_token:
+        yield (
+            "CONSOLE_READ_TOKEN is the same as CONSOLE_TOKEN: every reader would be an operator; give each its own, "
+            'for example CONSOLE_READ_TOKEN="$(openssl rand -hex 16)"'
+        )
     first: dict[str, str] = {}
     for attribute in _TABLES:
         name = getattr(s, attribute)
