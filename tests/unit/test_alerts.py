@@ -45,11 +45,17 @@ def queries(dashboard: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def exposed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of what a running Holdfast shows at /metrics."""
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a running Holdfast shows at /metrics."""
     with running(tmp_path_factory.mktemp("served")) as served:
         status, page = served.get("/metrics")
     assert status == 200
+    return str(page)
+
+
+@pytest.fixture(scope="module")
+def exposed(page: str) -> set[str]:
+    """The names of what it shows."""
     names = set()
     for family in text_string_to_metric_families(page):
         ends = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "info": ["_info"]}
@@ -124,20 +130,27 @@ def test_every_alert_is_seen_to_tell_and_to_be_silent() -> None:
 # promtool
 
 
-def promtool(*arguments: str, cwd: Path) -> None:
+def promtool(*arguments: str, cwd: Path, given: str | None = None) -> None:
     program = shutil.which("promtool")
     if program is None:
         missing = "there is no promtool on this machine; Debian's package prometheus has it"
         if REAL:
             pytest.fail(missing)
         pytest.skip(missing)
-    done = subprocess.run([program, *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [program, *arguments], cwd=cwd, input=given, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.real
 def test_prometheus_understands_the_rules() -> None:
     promtool("check", "rules", RULES.name, cwd=RULES.parent)
+
+
+@pytest.mark.real
+def test_prometheus_has_nothing_to_say_against_the_metrics(page: str, tmp_path: Path) -> None:
+    promtool("check", "metrics", cwd=tmp_path, given=page)
 
 
 @pytest.mark.real

@@ -49,7 +49,7 @@ def figures() -> Figures:
 def test_until_somebody_read_nothing_is_known(figures: Figures) -> None:
     assert math.isnan(figures.value("stuck"))
     assert math.isnan(figures.value("cost_usd_today"))
-    assert math.isnan(figures.value("queue_seconds", quantile="0.95"))
+    assert math.isnan(figures.value("queue_seconds", percentile="95"))
 
 
 def test_stuck_jobs_waits_and_cost_are_told(figures: Figures) -> None:
@@ -59,14 +59,14 @@ def test_stuck_jobs_waits_and_cost_are_told(figures: Figures) -> None:
     world.schedule(2)
     figures.read()
     assert figures.value("stuck") == 1
-    assert figures.value("queue_seconds", quantile="0.95") > 0
+    assert figures.value("queue_seconds", percentile="95") > 0
     assert figures.value("cost_usd_today") > 0
 
 
 def test_without_jobs_the_cost_is_nothing_and_waits_are_unknown(figures: Figures) -> None:
     figures.read()
     assert (figures.value("stuck"), figures.value("cost_usd_today")) == (0, 0)
-    assert math.isnan(figures.value("queue_seconds", quantile="0.5"))
+    assert math.isnan(figures.value("queue_seconds", percentile="50"))
 
 
 class Away:

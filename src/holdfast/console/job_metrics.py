@@ -14,17 +14,17 @@ class JobMetrics:
             return Gauge(f"holdfast_jobs_{name}", text, labels, registry=registry)
 
         self._stuck = gauge("stuck", "Jobs that are where they are for too long; at most 100 for an installation.")
-        self._queue = gauge("queue_seconds", "How long jobs of the last hour waited for a runner.", "quantile")
+        self._queue = gauge("queue_seconds", "How long jobs of the last hour waited for a runner.", "percentile")
         self._cost = gauge("cost_usd_today", "What the machines of jobs created since midnight UTC cost.")
         self.unknown()
 
     def told(self, stuck: int, queue_seconds: Mapping[str, float | None], cost_usd: float) -> None:
         self._stuck.set(stuck)
-        for quantile, seconds in queue_seconds.items():
-            self._queue.labels(quantile).set(_NAN if seconds is None else seconds)
+        for percentile, seconds in queue_seconds.items():
+            self._queue.labels(percentile).set(_NAN if seconds is None else seconds)
         self._cost.set(cost_usd)
 
     def unknown(self) -> None:
         """The store did not answer, or was not asked yet."""
-        self.told(0, {"0.5": None, "0.95": None, "0.99": None}, _NAN)
+        self.told(0, {"50": None, "95": None, "99": None}, _NAN)
         self._stuck.set(_NAN)

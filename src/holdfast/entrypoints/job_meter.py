@@ -11,7 +11,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
 
 EVERY_SECONDS: Final = 60.0
-_QUANTILES: Final = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
+_PERCENTILES: Final = {"p50": "50", "p95": "95", "p99": "99"}
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +35,7 @@ class JobMeter:
         now = self._clock.now()
         hour, today = now.plus(-3600).iso(), f"{now.iso()[:10]}T00:00:00Z"
         stuck, usd = 0, 0.0
-        waits: dict[str, float | None] = dict.fromkeys(_QUANTILES.values())
+        waits: dict[str, float | None] = dict.fromkeys(_PERCENTILES.values())
         for installation in installations(self._store):
             who = {"installation_id": str(installation)}
             stuck += len(self._tracking.stuck({**who, "limit": "100"})["items"])
@@ -45,5 +45,5 @@ class JobMeter:
 
 
 def _worse(known: dict[str, float | None], told: dict[str, Any]) -> dict[str, float | None]:
-    found = {_QUANTILES[name]: value for name, value in told.items() if name in _QUANTILES}
+    found = {_PERCENTILES[name]: value for name, value in told.items() if name in _PERCENTILES}
     return {name: max((v for v in (known[name], found.get(name)) if v is not None), default=None) for name in known}
