@@ -169,6 +169,7 @@ def create_tables(account: Account, directory: Path) -> None:
     subprocess.run(command, cwd=directory, env=environment(**account.settings), check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_workers_are_launched_join_and_are_replaced_when_spot_takes_one(account: Account, tmp_path: Path) -> None:
     """From nothing to the minimum, through a kill; then an interruption, read from the queue."""
     create_tables(account, tmp_path)

@@ -32,6 +32,7 @@ LEAST = {
     "hint-preferred": 450,
 }
 SMALL = ("scale-up", "join-timeout", "spot", "critical-pod")  # all orders of three switches take seconds
+MANY = 1200  # so many orders of two switches take a while
 QUIET_STEPS = 24  # two ticks that find nothing to do take no more
 
 
@@ -55,7 +56,9 @@ def broken(name: str, switches: int, *, settles: bool = False) -> tuple[int, lis
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", OF_CLUSTER)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if LEAST[name] >= MANY else []) for name in OF_CLUSTER]
+)
 def test_two_invocations_break_nothing_in_any_order_of_two_switches(name: str) -> None:
     count, found = broken(name, switches=2)
     assert found == []
