@@ -123,7 +123,7 @@ JOBS: Final = (
     Mutant(
         "who takes over a claim asks GitHub without a look",
         f"{_J}.retry",
-        "        if is_resumed and _has_moved(github, key, repository):\n",
+        "        if is_resumed and _has_moved(github.run(key.installation_id, repository, key.run_id), key):\n",
         "        if False:\n",
         "crash:interrupted-job",
         "GitHub had been asked, and the answer was lost",

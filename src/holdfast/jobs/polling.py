@@ -113,7 +113,10 @@ def poll_run(
             event = polled_event(key, repository, job, now)
             if item is None or is_news(item, event):
                 count_end(store, event)
-                record(store, event, received_by)
+                recorded = record(store, event, received_by)
+                if item is not None and event.end is None:
+                    # What was recorded before may have been cut short before it came to the run.
+                    recount(store, event, recorded.job, run)
                 found.append(job_key)
             elif recount(store, event, item, run):
                 found.append(job_key)

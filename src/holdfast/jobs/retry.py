@@ -29,7 +29,7 @@ from holdfast.jobs.views import is_complete
 from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import JobId, joined_key
 from holdfast.kernel.instants import Instant
-from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, RateLimited
+from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, RateLimited, RunSeen
 from holdfast.ports.store import Item, Key, PutItem, Store, UpdateItem, attr
 from holdfast.ports.store.tables import JOBS, LOGS, RUNS, STATE
 
@@ -126,9 +126,13 @@ def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now
     decision = decided(run, key, _failed_jobs(store, key, run), policy, now)
     if decision.verdict is not Verdict.RETRY:
         return decision
-    if _has_moved(github, key, run.get("repo_full_name", "")):
+    seen = github.run(key.installation_id, run.get("repo_full_name", ""), key.run_id)
+    if _has_moved(seen, key):
         # GitHub would run the latest attempt again, whatever that one failed of.
         return Decision(Verdict.NO, f"somebody has run it again: attempt {key.run_attempt} is not the latest")
+    if seen is not None and seen.status != "completed":
+        # It would refuse: what it has not told us of, or tells us of later, is still under way.
+        return Decision(Verdict.NOT_YET, "GitHub says that the attempt is not over")
     return _claimed(store, github, key, run, decision, policy, now)
 
 
@@ -176,7 +180,7 @@ def _carried_out(
     repository = run.get("repo_full_name", "")
     jobs = tuple(run["retry"].get("jobs", ()))
     try:
-        if is_resumed and _has_moved(github, key, repository):
+        if is_resumed and _has_moved(github.run(key.installation_id, repository, key.run_id), key):
             return _settled(store, key, run, "requested", Decision(Verdict.RETRY, "GitHub had been asked", jobs))
         day = run["retry"].get("day", now.date())
         if not _is_within_cap(store, key, repository, policy, day, now):
@@ -198,8 +202,7 @@ def _settled(store: Store, key: RunKey, run: Item, state: str, decision: Decisio
     return decision
 
 
-def _has_moved(github: GitHub, key: RunKey, repository: str) -> bool:
-    seen = github.run(key.installation_id, repository, key.run_id)
+def _has_moved(seen: RunSeen | None, key: RunKey) -> bool:
     return seen is not None and seen.run_attempt > key.run_attempt
 
 

@@ -18,7 +18,8 @@ from holdfast.jobs.recovery import LOG_SECONDS, cursor_key, is_worth_asking, swe
 from holdfast.jobs.webhook import WebhookSecrets, admitted
 from holdfast.kernel.ids import InstallationId, RunId
 from holdfast.ports.github import DeliveryRecord, RateLimited
-from holdfast.ports.store.tables import STATE
+from holdfast.ports.store import attr
+from holdfast.ports.store.tables import RUNS, STATE
 from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
 from holdfast.simulator.github import SimulatedGitHub
 from holdfast.simulator.github_objects import GitHubHabits, JobPlan, SimRun
@@ -356,3 +357,21 @@ def test_a_job_found_in_a_run_that_never_started_is_counted_wherever_one_is_kill
         assert hidden.id in found["done"]
         assert hidden.id in found["failed"]
         assert hidden.id not in found.get("open", ())
+
+
+def test_a_job_that_its_run_does_not_have_is_counted_when_it_is_asked_about() -> None:
+    """Its first webhook was cut short between the job and the run, and those that came after it were lost."""
+    stage = Stage()
+    run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
+    [job] = stage.github.jobs_of(run)
+    stage.clock.sleep(60)
+    key = RunKey(INSTALLATION, run.id, 1)
+    stage.store.update(RUNS, key.item, attr("open").drop_elements({job.id}))
+    stage.is_up = False
+    stage.github.start(job, "runner")
+    stage.clock.sleep(300)
+    assert stage.status(job.id) == "queued"
+    poll_run(stage.store, stage.github, key, "a/b", stage.clock.now(), Budget(5), "here")
+    found = queries.run(stage.store, key)
+    assert found is not None
+    assert (stage.status(job.id), found["open"]) == ("in_progress", {job.id})

@@ -244,12 +244,26 @@ def test_a_failure_whose_webhook_was_lost_is_known_before_anything_is_run_again(
 def test_a_refusal_is_final() -> None:
     stage = Stage()
     stage.end()
-    stage.run.status = "in_progress"  # somebody has begun another attempt by hand
-    assert stage.consider() is Verdict.NO
+
+    def refuse(call: PortCall, moment: Moment) -> None:
+        if call.method == "rerun_failed_jobs" and moment is Moment.BEFORE:
+            raise GitHubRefused("somebody has begun another attempt by hand", 403)
+
+    assert stage.consider(gate=Gate(refuse)) is Verdict.NO
     stage.clock.sleep(600)
-    stage.run.status = "completed"
     assert stage.consider() is Verdict.NO
     assert stage.run.attempt == 1
+
+
+def test_github_is_not_asked_while_it_says_that_the_attempt_is_not_over() -> None:
+    """It would refuse, and a refusal is final. We may lack a job that it has not told us of."""
+    stage = Stage()
+    stage.end()
+    stage.run.status = "in_progress"
+    assert stage.consider() is Verdict.NOT_YET
+    stage.run.status = "completed"
+    assert stage.consider() is Verdict.RETRY
+    assert stage.run.attempt == 2
 
 
 def test_a_claim_of_another_process_is_left_alone_for_a_while() -> None:
