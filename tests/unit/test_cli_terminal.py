@@ -448,3 +448,9 @@ def test_a_tick_that_waits_says_for_what() -> None:
         "nothing new: 7 is under way, VERIFYING"
     )
     assert what_was_done({**tick, "seen": None}) == "nothing: not no_action_under_way (scale-up 7)"
+
+
+def test_a_pause_is_told_as_one_and_not_as_a_tick_that_stopped() -> None:
+    entry = {"seen": None, "rules": [], "steps": [], "stopped": "by ann: an upgrade"}
+    assert what_was_done({**entry, "kind": "paused"}) == "paused by ann: an upgrade"
+    assert what_was_done({**entry, "kind": "no-tick"}) == "stopped: by ann: an upgrade"

@@ -132,4 +132,4 @@ def _user() -> str:
 
 
 def _tell(answer: Mapping[str, Any], *, as_json: bool) -> None:
-    print_json(answer) if as_json else print_words(answer.get("told") or answer["step"])
+    print_json(answer) if as_json else print_words(answer["told"])

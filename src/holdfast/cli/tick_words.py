@@ -6,15 +6,13 @@ from typing import Any, Final
 from holdfast.cli.colours import Style, of_verdict
 from holdfast.cli.layout import Cell
 from holdfast.cluster.glance import glance_words
-from holdfast.cluster.log import PAUSED_KIND, RESUMED_KIND
+from holdfast.cluster.log import SWITCH_KINDS
 from holdfast.cluster.notices import replacement_words
 from holdfast.cluster.steps import step_words
 
 RULE_COLUMNS: Final = ("RULE", "HOLDS", "SEEN", "LIMIT")
 NOTICE_COLUMNS: Final = ("LEAVES", "KIND", "PHASE", "SINCE", "UNTIL", "REPLACEMENT")
 _OBSTACLES: Final = ("not_paused", "somewhere_to_launch", "a_worker_may_leave")
-
-_SWITCHES: Final = (PAUSED_KIND, RESUMED_KIND)
 
 Data = Mapping[str, Any]
 
@@ -42,7 +40,7 @@ def _reading(text: object) -> Cell:
 
 
 def style_of(tick: Data) -> Style:
-    if tick.get("kind") in _SWITCHES:
+    if tick.get("kind") in SWITCH_KINDS:
         return Style.WARNING
     if tick["stopped"]:
         return Style.BAD
@@ -50,7 +48,7 @@ def style_of(tick: Data) -> Style:
 
 
 def what_was_done(tick: Data) -> str:
-    if tick.get("kind") in _SWITCHES:
+    if tick.get("kind") in SWITCH_KINDS:
         return f"{tick['kind']} {tick['stopped']}"
     if tick["stopped"]:
         ticks = tick.get("ticks", 1)

@@ -28,6 +28,7 @@ FAILURE_KIND: Final = "no-tick"
 TICK_KIND: Final = "tick"
 PAUSED_KIND: Final = "paused"
 RESUMED_KIND: Final = "resumed"
+SWITCH_KINDS: Final = (PAUSED_KIND, RESUMED_KIND)
 _DAY_MS: Final = 86_400_000
 
 

@@ -114,8 +114,6 @@ class _Statements:
 
     def update(self, old: Item, new: Item) -> tuple[str, _Values]:
         """What makes one of the other. An index that SQLite is not told of is not touched; mostly none has changed."""
-        if not self._columns:
-            return self._update_of(()), []
         changed = [each for each in self._columns if _differ(old.get(each.attribute), new.get(each.attribute))]
         return self._update_of(tuple(changed)), [each.made_of(new.get(each.attribute)) for each in changed]
 
