@@ -451,6 +451,6 @@ def test_a_tick_that_waits_says_for_what() -> None:
 
 
 def test_a_pause_is_told_as_one_and_not_as_a_tick_that_stopped() -> None:
-    entry = {"seen": None, "rules": [], "steps": [], "stopped": "by ann: an upgrade"}
+    entry: dict[str, Any] = {"seen": None, "rules": [], "steps": [], "stopped": "by ann: an upgrade"}
     assert what_was_done({**entry, "kind": "paused"}) == "paused by ann: an upgrade"
     assert what_was_done({**entry, "kind": "no-tick"}) == "stopped: by ann: an upgrade"
