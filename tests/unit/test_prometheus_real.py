@@ -258,7 +258,7 @@ def test_a_kube_state_metrics_that_may_not_list_pods_is_unknown(world: World) ->
 def test_old_samples_that_prometheus_still_shows_are_unknown(world: World) -> None:
     """Samples with a time of their own, as from another Prometheus, are shown for five minutes after their end."""
     world.kube.pods += [f"federated_pods 1 {int((time.time() - 130) * 1000)}"]
-    careless = Queries(pending="count(federated_pods)", pending_oldest_seconds="vector(1)", pending_seen="")
+    careless = Queries(pending="max(federated_pods)", pending_oldest_seconds="vector(1)", pending_seen="")
     reading = world.until(world.signals(careless).pending_pods, lambda seen: isinstance(seen, Known))
     assert isinstance(reading, Known)
     assert reading.value.count == 1
