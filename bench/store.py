@@ -26,7 +26,7 @@ from bench.harness.run import Run
 from holdfast.adapters.sqlite import Driver, StandardDriver, best_driver
 from tests.servers import dynamodb_local
 
-SQLITE: Final = Size(items=1024, updates_each={1: 128, 16: 64, 64: 32}, rounds=25)
+SQLITE: Final = Size(items=1024, updates_each={1: 192, 16: 64, 64: 64}, rounds=41)
 DYNAMODB: Final = Size(items=64, updates_each={1: 64, 16: 8}, rounds=41)
 QUICK_SQLITE: Final = Size(items=64, updates_each={1: 8, 16: 2, 64: 2}, rounds=1)
 QUICK_DYNAMODB: Final = Size(items=16, updates_each={1: 4, 16: 1}, rounds=1)

@@ -114,8 +114,13 @@ class _Statements:
 
     def update(self, old: Item, new: Item) -> tuple[str, _Values]:
         """What makes one of the other. An index that SQLite is not told of is not touched; mostly none has changed."""
-        changed = [each for each in self._columns if _differ(old.get(each.attribute), new.get(each.attribute))]
-        return self._update_of(tuple(changed)), [each.made_of(new.get(each.attribute)) for each in changed]
+        changed, values = [], []
+        for column in self._columns:
+            before, after = old.get(column.attribute), new.get(column.attribute)
+            if before is not after and (before != after or type(before) is not type(after)):
+                changed.append(column)
+                values.append(column.made_of(after))
+        return self._update_of(tuple(changed)), values
 
     def _update_of(self, columns: tuple[_Column, ...]) -> str:
         sql = self._updates.get(columns)
@@ -124,8 +129,3 @@ class _Statements:
             sql = f"UPDATE {self._table} SET {assigned} WHERE pk = ? AND sk = ?"  # noqa: S608 -- the names are quoted
             self._updates[columns] = sql
         return sql
-
-
-def _differ(before: Value, after: Value) -> bool:
-    """An update keeps the very values that it does not change."""
-    return before is not after and (before != after or type(before) is not type(after))

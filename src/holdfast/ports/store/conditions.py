@@ -175,8 +175,10 @@ class _Group(Condition, frozen=True):
 
     @property
     def leaves(self) -> int:
-        # Most parts compare: to know that takes less time than to ask them.
-        return sum([1 if type(part) is Compare else part.leaves for part in self.parts])
+        leaves = 0
+        for part in self.parts:
+            leaves += 1 if type(part) is Compare else part.leaves  # most compare: to ask them takes longer
+        return leaves
 
     def __post_init__(self) -> None:
         leaves = self.leaves

@@ -158,10 +158,11 @@ class Update(Struct, frozen=True):
                 change.apply(after)
             else:
                 inside.append(change)
-        for change in sorted(inside, key=_position):
-            if change.path.name in after:
-                after[change.path.name] = copied_value(after[change.path.name])
-            change.apply(after)
+        if inside:
+            for change in sorted(inside, key=_position):
+                if change.path.name in after:
+                    after[change.path.name] = copied_value(after[change.path.name])
+                change.apply(after)
         return after
 
 

@@ -39,7 +39,8 @@ def canonical(value: Value, where: object = "value", depth: int = 1) -> Value:
 
     `where` is what an error names; it becomes text only then. `depth` is that of the value within its item.
     """
-    if type(value) is int and -_SMALL_INT < value < _SMALL_INT:
+    kind = type(value)
+    if (kind is int and -_SMALL_INT < value < _SMALL_INT) or (kind is str and value.isascii()):
         return value  # by far the most that is compared, added and set
     try:
         return _canonical(value, depth)
