@@ -352,6 +352,13 @@ def _(scene: Scene) -> None:
     scene.terminate(scene.one, "i-1")
 
 
+@breaks("PauseKept")
+def _(scene: Scene) -> None:
+    scene.watch.wrote(scene.two, "cluster#pause", "cluster", {}, {"paused": True})
+    scene.now = scene.one.looked = scene.now.plus(10)
+    scene.begin_up(scene.one)
+
+
 @breaks("NoLostInstance")
 def _(scene: Scene) -> None:
     scene.facts.planned.add(("up-0", 0, 0))

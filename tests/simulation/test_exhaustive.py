@@ -30,6 +30,7 @@ LEAST = {
     "interrupted-replacement": 1000,
     "rebalance": 750,
     "hint-preferred": 450,
+    "pause": 600,
 }
 SMALL = ("scale-up", "join-timeout", "spot", "critical-pod")  # all orders of three switches take seconds
 MANY = 1200  # so many orders of two switches take a while

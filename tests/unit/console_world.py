@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
+from holdfast.cluster.switches import Switches
 from holdfast.console.access import Access
 from holdfast.console.app import build_app
 from holdfast.console.jobs_api import JobsApi
@@ -21,7 +22,6 @@ from holdfast.console.pages.simulator import Desk, SimulatorPages
 from holdfast.entrypoints.boards import Boards
 from holdfast.entrypoints.history import ClusterHistory
 from holdfast.entrypoints.last_look import LastLook
-from holdfast.entrypoints.switches import Switches
 from holdfast.entrypoints.telling import told
 from holdfast.entrypoints.tracking import Tracking
 from holdfast.jobs.cost import shipped_prices
@@ -69,7 +69,7 @@ class ConsoleWorld:
         history = ClusterHistory(stage.store, stage.name)
         self.boards = Boards(settings, stage.store, stage.clock, self.look, tracking, shipped_prices(), history)
         shell = Shell("1.2.3", (Place("/", "Overview"), Place("/jobs", "Jobs")))
-        switches = Switches(stage.store, stage.clock, settings)
+        switches = Switches(stage.store, stage.clock, stage.name)
         pages: list[Pages] = [
             ClusterPages(shell, self.boards, switches.pause, switches.resume),
             JobPages(shell, tracking, lambda: installations(stage.store), stage.clock.now),

@@ -13,10 +13,9 @@ from holdfast.adapters.memory import memory_store
 from holdfast.cli.main import cli
 from holdfast.cluster.log import entries, last_tick
 from holdfast.cluster.pause import Pause, end_pause, pause_key, read_pause, set_pause
-from holdfast.entrypoints.switches import Switches
+from holdfast.cluster.switches import Switches
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.ids import ClusterId
-from holdfast.kernel.settings import load_settings
 from holdfast.ports.store import Condition, Item, Key, Store, Update, Written
 from holdfast.ports.store.schema import Table
 from holdfast.ports.store.tables import STATE
@@ -52,8 +51,8 @@ class Case:
     clock: StillClock
     store: Store
 
-    def switches(self, store: Any = None, **settings: str) -> Switches:
-        return Switches(store or self.store, self.clock, load_settings(settings))
+    def switches(self, store: Any = None, cluster: ClusterId = CLUSTER) -> Switches:
+        return Switches(store or self.store, self.clock, cluster)
 
     @property
     def pause(self) -> Pause | None:
@@ -115,13 +114,13 @@ def test_what_is_not_paused_is_not_resumed(case: Case) -> None:
 
 
 def test_who_resumes_is_told_what_they_ended(case: Case) -> None:
-    paused = case.switches(CLUSTER_ID="blue").pause("ann", "")
+    paused = case.switches(cluster=ClusterId("blue")).pause("ann", "")
     assert paused["told"] == "paused cluster blue"
-    found = case.switches(CLUSTER_ID="blue").resume("bob")
+    found = case.switches(cluster=ClusterId("blue")).resume("bob")
     since = paused["paused"]["since"].replace(".000Z", "Z")
     assert found["told"] == f"resumed cluster blue, which was paused since {since} by ann"
     assert (found["done"], found["paused"]) == (True, None)
-    assert case.switches(CLUSTER_ID="blue").pause("ann", "again")["done"]
+    assert case.switches(cluster=ClusterId("blue")).pause("ann", "again")["done"]
 
 
 def test_two_who_pause_at_once_one_does_and_the_other_is_told(case: Case) -> None:

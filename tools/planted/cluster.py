@@ -218,4 +218,25 @@ CLUSTER: Final = (
         "    if False:\n        return list(",
         "scale-down",
     ),
+    Mutant(
+        "a pause does not stop a scale-up",
+        f"{_C}.decide",
+        "    if seen.is_paused:\n        return [], [rule(",
+        "    if False:\n        return [], [rule(",
+        "pause",
+    ),
+    Mutant(
+        "a pause does not stop a replacement",
+        f"{_C}.spot",
+        "            elif seen.is_paused:\n                return",
+        "            elif False:\n                return",
+        "pause",
+    ),
+    Mutant(
+        "a resume ends no pause",
+        f"{_C}.pause",
+        'values = {"paused": False, "endedBy"',
+        'values = {"paused": True, "endedBy"',
+        "pause",
+    ),
 )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from holdfast.cluster.switches import Switches
 from holdfast.console.access import Access
 from holdfast.console.live import Live
 from holdfast.console.pages.cluster import ClusterPages
@@ -15,7 +16,6 @@ from holdfast.console.pages.simulator import Desk, SimulatorPages
 from holdfast.entrypoints.boards import Boards
 from holdfast.entrypoints.history import ClusterHistory
 from holdfast.entrypoints.last_look import LastLook
-from holdfast.entrypoints.switches import Switches
 from holdfast.entrypoints.tracking import Tracking
 from holdfast.entrypoints.world import OpenWorld
 from holdfast.jobs.cost import Prices
@@ -79,7 +79,7 @@ def console_of(parts: Parts, access: Access) -> Console:
     )
     places = (*PLACES, Place("/simulator", "Simulator")) if world.living else PLACES
     shell = Shell(parts.version, (*places, Place("/system", "System")), _world_words(world))
-    switches = Switches(parts.store, world.clock, settings)
+    switches = Switches(parts.store, world.clock, ClusterId(settings.cluster_id))
     pages: list[Pages] = [
         ClusterPages(shell, boards, switches.pause, switches.resume),
         JobPages(shell, parts.tracking, lambda: installations(parts.store), world.clock.now),

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.adapters.system_clock import SystemClock
+from holdfast.cluster.switches import Switches
 from holdfast.cluster.tick import Cluster
 from holdfast.entrypoints.daemon import Breath, Events, Loop, Loops, Ticking, post_loop, queue_loop, world_loop
 from holdfast.entrypoints.github_loops import FreshRuns, GitHubSweeps, github_loop, github_sweeps
@@ -26,7 +27,6 @@ from holdfast.entrypoints.policies import policy_of
 from holdfast.entrypoints.presence import Daemon, announced, new_token
 from holdfast.entrypoints.pulse import Pulse
 from holdfast.entrypoints.reports import Meters, Reports
-from holdfast.entrypoints.switches import Switches
 from holdfast.entrypoints.tables import Tables
 from holdfast.entrypoints.telling import told
 from holdfast.entrypoints.timed import TimedStore
@@ -209,7 +209,7 @@ def _taking(known: WebhookSecrets, tracker: Receiver, metrics: Metrics) -> Take:
 
 def _cluster_api(settings: Settings, world: OpenWorld, store: Store, events: Events, token: str) -> ClusterApi:
     name = ClusterId(settings.cluster_id)
-    switches, policy = Switches(store, world.clock, settings), policy_of(settings)
+    switches, policy = Switches(store, world.clock, name), policy_of(settings)
 
     def page(since: Instant | None, until: Instant | None, cursor: str | None) -> dict[str, Any]:
         now = world.clock.now()

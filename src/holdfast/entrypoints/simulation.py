@@ -18,6 +18,7 @@ from holdfast.cluster.hands import Hands
 from holdfast.cluster.loop import run_ticks
 from holdfast.cluster.observe import Senses
 from holdfast.cluster.policy import Policy, Rebalance, ScaleUpRule
+from holdfast.cluster.switches import Switches
 from holdfast.cluster.tick import Cluster, tick
 from holdfast.entrypoints.github_loops import GitHubSweeps
 from holdfast.entrypoints.webhooks import take_webhook
@@ -90,6 +91,12 @@ class HoldfastProgram:
         if told is not None:
             take_event(cluster, told)
             tick(cluster, owner)
+
+    def pause(self, ports: Ports, by: str) -> None:
+        Switches(ports.store, ports.clock, ClusterId(CLUSTER)).pause(by, "an upgrade")
+
+    def resume(self, ports: Ports, by: str) -> None:
+        Switches(ports.store, ports.clock, ClusterId(CLUSTER)).resume(by)
 
     def sign(self, body: bytes) -> str:
         return _SECRETS.signature_of(body)

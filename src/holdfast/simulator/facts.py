@@ -83,6 +83,7 @@ class Facts:
     holder: int = -1  # the number of the process that took the lease last
     began: Instant | None = None  # the action under way
     api_away_until: Instant | None = None
+    paused: Instant | None = None  # since when; None: it is not
     jobs: JobFacts | None = None  # where there is a GitHub
 
     # What happens
@@ -98,6 +99,9 @@ class Facts:
             self.planned.add((action, number, slot["k"]))
         self.targets.update(new.get("scaleDownTargetInstanceIds", ()))
         self.committed.update(new.get("scaleDownCommitted", ()))
+
+    def switched(self, new: Item) -> None:
+        self.paused = (self.paused or self.now()) if new.get("paused") is True else None
 
     def noted(self, instance: InstanceId, new: Item) -> None:
         now = self.now()

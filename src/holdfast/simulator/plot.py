@@ -199,7 +199,7 @@ class _Picture:
         yield text(LEFT, self._top - 6, "actions, spot notices and outages", "p")
         yield from legend(
             self._top,
-            (("interruption", _SPOT, "dot"), ("rebalance hint", _HINT, "dot"), ("outage", _OUTAGE, "box")),
+            (("interruption", _SPOT, "dot"), ("rebalance hint", _HINT, "dot"), ("outage or pause", _OUTAGE, "box")),
         )
         for kind, color in (("scale-up", _UP), ("scale-down", _DOWN)):
             yield from self._lane(kind)

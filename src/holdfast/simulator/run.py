@@ -26,6 +26,7 @@ from holdfast.simulator.ec2 import Ec2Habits
 from holdfast.simulator.facts import Facts
 from holdfast.simulator.faults import DrawnFaults, Faults, Kind, ScriptedFaults
 from holdfast.simulator.job_facts import JobFacts
+from holdfast.simulator.pauses import People, SwitchProgram
 from holdfast.simulator.post import PostedGitHub
 from holdfast.simulator.process import Process, Scheduler
 from holdfast.simulator.story import Story
@@ -41,7 +42,7 @@ TICK_SECONDS: Final = 60
 _INTERRUPTION: Final = "EC2 Spot Instance Interruption Warning"
 
 
-class Program(TrackerProgram, Protocol):
+class Program(TrackerProgram, SwitchProgram, Protocol):
     """What is run over the world. Each call is one invocation, over ports of its own."""
 
     def open_store(self, clock: Clock) -> Store: ...
@@ -246,6 +247,7 @@ class Run:
             timeline.after(number * TICK_SECONDS + 1, partial(self._tick_due, number))
         for daemon in range(setup.daemons):
             timeline.after(17 + daemon * 13, partial(self._daemon_tick, daemon, 0))
+        People(self._program, setup, self.watch, self._faults, timeline, self._start_process)
         if self._sampled:
             for number in range(setup.seconds // TICK_SECONDS):
                 timeline.after(number * TICK_SECONDS, self._sample)

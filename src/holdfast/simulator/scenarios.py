@@ -13,7 +13,7 @@ from holdfast.simulator.faults import Kind
 from holdfast.simulator.job_plans import INTERRUPTED, GitHubPlan, JobScript, RunScript
 from holdfast.simulator.k3s import Workload
 from holdfast.simulator.numbers import Numbers
-from holdfast.simulator.swarm import Setup, Trouble
+from holdfast.simulator.swarm import Pause, Setup, Trouble
 from holdfast.simulator.workloads import Change
 
 _NUMBERS: Final = Numbers(
@@ -144,6 +144,12 @@ def _hint_preferred() -> Setup:
     return replace(_BASE, numbers=numbers, workers=4, spot_share=1.0, load=(_load(4),), troubles=(hint,))
 
 
+def _pause() -> Setup:
+    """Somebody pauses before pods wait and a machine is taken back; what is missing follows when they resume."""
+    asked = (Pause(0, 400),)
+    return replace(_BASE, workers=3, spot_share=1.0, load=(_load(45),), troubles=(_storm(100),), pauses=asked)
+
+
 def _storm(at: float) -> Trouble:
     return Trouble(at, Kind.SPOT_STORM, 0.001)
 
@@ -211,6 +217,7 @@ SCENARIOS: Final[dict[str, Callable[[], Setup]]] = {
     "interrupted-replacement": _interrupted_replacement,
     "rebalance": _rebalance,
     "hint-preferred": _hint_preferred,
+    "pause": _pause,
     "plain-job": _plain_job,
     "gated-job": _gated_job,
     "interrupted-job": _interrupted_job,

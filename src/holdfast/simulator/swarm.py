@@ -25,6 +25,7 @@ class Faultiness(StrEnum):
     WILD = "wild"
 
 
+_PAUSED_SHARE: Final = 0.3
 _SHARE: Final = {Faultiness.NONE: 0.0, Faultiness.MILD: 0.2, Faultiness.WILD: 1.0}
 
 
@@ -36,6 +37,14 @@ class Trouble:
     kind: Kind
     size: float = 0.0
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A time in which somebody wants nothing new to be begun."""
+
+    at_seconds: float
+    until_seconds: float
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class Setup:
     unlisted_seconds: float = 6.0
     begins_with: Item = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()  # beside those that are drawn
+    pauses: tuple[Pause, ...] = ()
     ticks: bool = True  # else nobody looks after the cluster
     github: GitHubPlan | None = None
     safety_seconds: int = SAFETY_SECONDS
@@ -84,6 +94,7 @@ def drawn_setup(seed: int, faults: Faultiness, *, days: float | None = None, mos
         loops=chance.random() < 0.15,
         unlisted_seconds=chance.choice((0.0, 6.0, 6.0, 30.0, 90.0)),
         begins_with=chance.choice((*({},) * 9, *_LEGACY)) if faults is not Faultiness.NONE else {},
+        pauses=_pauses(seed, safety) if faults is not Faultiness.NONE else (),
         safety_seconds=safety,
         github=drawn_plan(seed, safety, has_faults=faults is not Faultiness.NONE),
     )
@@ -129,6 +140,15 @@ def _hook_rates(seed: int, faults: Faultiness) -> dict[Kind, float]:
     """By a chance of their own: the cluster of a seed does not depend on its GitHub."""
     chance = random.Random(f"hooks {seed}")  # noqa: S311 -- as above
     return _drawn_rates(chance, HOOK_RATES, faults)
+
+
+def _pauses(seed: int, safety_seconds: int) -> tuple[Pause, ...]:
+    """In some runs: up to three, each within the time of the faults. By a chance of their own, as above."""
+    chance = random.Random(f"pauses {seed}")  # noqa: S311 -- as above
+    if chance.random() > _PAUSED_SHARE:
+        return ()
+    begins = [chance.uniform(0, safety_seconds * 0.9) for _ in range(chance.randint(1, 3))]
+    return tuple(Pause(at, min(at + chance.uniform(60, 3600), safety_seconds)) for at in sorted(begins))
 
 
 # Items as an older autoscaler left them.

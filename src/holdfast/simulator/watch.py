@@ -82,6 +82,9 @@ class Watch:
             self.marks.wrote(self.facts.now(), before, new)
             self._say(by.name, changes(before, new))
             self._tell("wrote", by, before, new)
+        elif key == f"{cluster}#pause":
+            self.facts.switched(new)
+            self._say(by.name, f"{key}: {changes(before, new)}")
         elif key.startswith("spot#"):
             instance = InstanceId(key.removeprefix("spot#"))
             self.facts.noted(instance, new)
