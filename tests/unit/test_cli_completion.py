@@ -103,6 +103,19 @@ def test_there_is_a_script_for_each_shell(shell: str, words: str) -> None:
         subprocess.run([program, "-n"], input=result.stdout, text=True, check=True, timeout=60)
 
 
+def test_fish_shows_a_help_text_with_a_comma_whole(path: str) -> None:
+    script = CliRunner().invoke(cli, ["completion", "fish"], prog_name="holdfast").stdout
+    assert script.count('string split --max 1 ","') == 1
+    fish = shutil.which("fish")
+    if fish is not None:
+        ask = f'{script}\ncomplete -C "holdfast jobs e"'
+        environment = {**os.environ, "PATH": path}
+        done = subprocess.run(
+            [fish, "--no-config", "-c", ask], env=environment, capture_output=True, text=True, check=True, timeout=60
+        )
+        assert "events\tShow what happened to a job, in its order." in done.stdout.splitlines()
+
+
 def test_a_shell_that_is_not_known_is_a_mistake() -> None:
     result = CliRunner().invoke(cli, ["completion", "fsh"], prog_name="holdfast")
     assert (result.exit_code, result.stderr) == (2, "holdfast: No such command 'fsh'. Did you mean 'fish'?\n")

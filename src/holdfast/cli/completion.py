@@ -11,7 +11,15 @@ from holdfast.cli.output import print_json
 
 _NAME: Final = "holdfast"
 _VARIABLE: Final = "_HOLDFAST_COMPLETE"
-_KINDS: Final[dict[str, type[ShellComplete]]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+class _Fish(FishComplete):
+    """click's, which cuts a help text at its first comma."""
+
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+
+_KINDS: Final[dict[str, type[ShellComplete]]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": _Fish}
 _INSTALLED: Final = {
     "bash": 'Add to ~/.bashrc: eval "$(holdfast completion bash)"',
     "zsh": 'Add to ~/.zshrc, after compinit: eval "$(holdfast completion zsh)"',
