@@ -156,8 +156,9 @@ class BackoffKept(Checker):
         until = old.get("upBackoffUntilEpoch", 0)
         if _begins(old, new, "scaleUpActionId") and new["scaleUpStartedEpoch"] < until:
             self.fail(by, f"a scale-up {until - new['scaleUpStartedEpoch']} s before the back-off ends")
-        now = self.facts.now().plus(by.offset_seconds).epoch_seconds
-        if new.get("upFailures", 0) > old.get("upFailures", 0) and new.get("upBackoffUntilEpoch", 0) <= now:
+        # From when it looked: it may sleep before it writes, for longer than the back-off lasts.
+        looked = by.looked.plus(by.offset_seconds).epoch_seconds
+        if new.get("upFailures", 0) > old.get("upFailures", 0) and new.get("upBackoffUntilEpoch", 0) <= looked:
             self.fail(by, "a scale-up failed, and there is no back-off")
 
 
