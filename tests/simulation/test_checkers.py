@@ -441,3 +441,16 @@ def test_each_checker_has_a_name_and_a_sentence() -> None:
 def test_the_page_names_every_checker_with_its_sentence() -> None:
     page = (Path(__file__).parents[2] / "docs" / "proof.md").read_text(encoding="utf-8")
     assert [checker.name for checker in EVERY if f"| {checker.name} | {checker.says} |" not in page] == []
+
+
+@pytest.mark.parametrize("looked_after", [False, True])
+def test_an_eviction_that_was_on_its_way_when_its_node_was_opened_is_no_plan_broken(looked_after: bool) -> None:
+    scene = Scene()
+    scene.note(scene.one, "i-1", kind="interruption", phase="CORDONED", noticeEpoch=scene.now.epoch_seconds)
+    scene.now = scene.now.plus(10)
+    scene.note(scene.two, "i-1", phase="CLOSED")
+    scene.now = scene.now.plus(10)
+    if looked_after:
+        scene.one.looked = scene.now
+    scene.watch.evicted(scene.one, scene.pod("i-1"), "accepted")
+    assert scene.broken == ({"PlanFirst"} if looked_after else set())

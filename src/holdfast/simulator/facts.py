@@ -48,6 +48,7 @@ class Notice:
     item: Item
     noted: Instant
     leaving: Instant | None = None
+    stays: Instant | None = None  # since when it is not leaving any more
 
     @property
     def is_open(self) -> bool:
@@ -110,6 +111,8 @@ class Facts:
             notice = self.notices[instance] = Notice(new, now)
         notice.item = new
         is_leaving = new.get("phase") in _LEAVING or (notice.is_open and new.get("kind") in _GOING)
+        if notice.leaving is not None and not is_leaving:
+            notice.stays = now
         notice.leaving = (notice.leaving or now) if is_leaving else None
         if "plan" in new:
             self.planned.add((f"{marks.SPOT_ACTION}{instance}", 0, new["plan"]["k"]))

@@ -21,7 +21,10 @@ class PlanFirst(Checker):
             self._judge(by, new.labels.get(marks.INSTANCE, ""), "closed")
 
     def evicted(self, by: Process, pod: Pod) -> None:
-        self._judge(by, pod.node or "", "emptied")
+        notice = self.facts.notices.get(InstanceId(pod.node or ""))
+        # Kubernetes knows no fence: an eviction that was on its way moves a pod of a node that is open again.
+        if notice is None or notice.stays is None or notice.stays < by.looked:
+            self._judge(by, pod.node or "", "emptied")
 
     def _judge(self, by: Process, name: str, what: str) -> None:
         instance = InstanceId(name)
