@@ -454,3 +454,16 @@ def test_an_eviction_that_was_on_its_way_when_its_node_was_opened_is_no_plan_bro
         scene.one.looked = scene.now
     scene.watch.evicted(scene.one, scene.pod("i-1"), "accepted")
     assert scene.broken == ({"PlanFirst"} if looked_after else set())
+
+
+@pytest.mark.parametrize("leaving", [("i-0", "i-1"), ("i-0",)])
+def test_what_leaves_is_known_to_leave_whatever_list_of_machines_was_read(leaving: tuple[str, ...]) -> None:
+    """A zone's last machine may go where no other zone has one that stays."""
+    scene = Scene(Numbers(min_workers=0))
+    for instance in leaving:
+        scene.note(scene.one, instance, kind="interruption", phase="CORDONED", noticeEpoch=scene.now.epoch_seconds)
+    scene.now = scene.one.looked = scene.now.plus(10)
+    scene.one.saw_old_list = True
+    scene.begin_down(scene.one, "i-2")
+    scene.commit(scene.one, "i-2")
+    assert scene.broken == (set() if len(leaving) == 2 else {"AzKept"})

@@ -151,15 +151,18 @@ class Facts:
 
     # What is asked
 
-    def in_service(self, moment: Instant | None = None) -> list[MachineFacts]:
-        """Accepted machines that are not leaving, as one could know them at that moment."""
+    def in_service(self, moment: Instant | None = None, listed: Instant | None = None) -> list[MachineFacts]:
+        """Accepted machines that are not leaving, as one could know them at that moment; by a list of machines of then.
+
+        The list alone can be an old one: notices are read from the store.
+        """
         known = moment or self.now()
         return [
             machine
             for machine in self.machines.values()
             if machine.is_ours
             and machine.accepted is not None
-            and not machine.is_gone_by(known)
+            and not machine.is_gone_by(listed or known)
             and not self.is_leaving(machine.id, known)
         ]
 

@@ -123,8 +123,8 @@ def newly_committed(old: Item, new: Item) -> list[InstanceId]:
 
 
 def known_in_service(checker: Checker, by: Process) -> list[MachineFacts]:
-    """What a process could know at its last look; one that read an old list, at the time of that list."""
-    return checker.facts.in_service(by.looked.plus(-OLD_LIST_SECONDS) if by.saw_old_list else by.looked)
+    """What a process could know at its last look, be it by an old list of machines."""
+    return checker.facts.in_service(by.looked, by.looked.plus(-OLD_LIST_SECONDS) if by.saw_old_list else None)
 
 
 CHECKERS: tuple[type[Checker], ...] = (
