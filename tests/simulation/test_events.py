@@ -84,6 +84,18 @@ def test_an_event_as_old_as_a_notice_that_is_given_up_buys_no_machine(kind: str,
     assert handle(stage, event(machine.id, kind, old.plus(1).iso())) == "noted"
 
 
+@pytest.mark.parametrize(("ahead_seconds", "is_believed"), [(0, True), (1800, True), (3600, True), (3601, False)])
+def test_the_time_of_an_event_is_believed_where_our_clock_may_be_behind(ahead_seconds: int, is_believed: bool) -> None:
+    """Noted with the time of a clock that is behind, it would be long ago for all others, and its node be opened."""
+    stage = Stage()
+    machine = spot_worker(stage)
+    now = stage.clock.now()
+    at = now.plus(ahead_seconds)
+    assert handle(stage, event(machine.id, INTERRUPTION, at.iso())) == "noted"
+    notice = stage.store.get(STATE, Key(f"spot#{machine.id}")) or {}
+    assert notice["noticeEpoch"] == (at if is_believed else now).epoch_seconds
+
+
 def test_a_time_of_any_length_is_told_in_short() -> None:
     with pytest.raises(BadRequest) as refused:
         spot_event(event("i-0123456789abcdef0", time="1" * 100_000))

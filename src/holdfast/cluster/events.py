@@ -24,6 +24,7 @@ _KINDS: Final = {
 }
 # Outcomes of an event that a tick may have something to do for.
 WORTH_A_LOOK: Final = ("noted", "known")
+AHEAD_SECONDS: Final = 3600  # of our clock
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
 
 
@@ -65,8 +66,9 @@ def take_event(cluster: Cluster, event: SpotEvent) -> str:
     now = cluster.hands.clock.now()
     if now.seconds_since(event.at) >= _believed_seconds(event.kind, cluster.policy):
         return "too old"
-    # An event that comes late has less time left, not more; one from the future has no more than any.
-    noticed = min(event.at, now)
+    # AWS's own time: a late event has less time left, not more, and a clock that is behind would make it seem long ago
+    # to everybody else. One from further ahead than a clock of ours may be wrong is not believed.
+    noticed = event.at if event.at.seconds_since(now) <= AHEAD_SECONDS else now
     is_new = note(cluster.hands.store, cluster.senses.cluster, event.instance, event.kind, noticed)
     return "noted" if is_new else "known"
 
