@@ -467,3 +467,16 @@ def test_what_leaves_is_known_to_leave_whatever_list_of_machines_was_read(leavin
     scene.begin_down(scene.one, "i-2")
     scene.commit(scene.one, "i-2")
     assert scene.broken == (set() if len(leaving) == 2 else {"AzKept"})
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+def test_a_node_that_another_process_opens_is_not_held_against_the_handler(by_another: bool) -> None:
+    scene = Scene()
+    handler = Process("event-1", 7, scene.now, "i-1")
+    scene.note(handler, "i-1", kind="interruption", phase="EXPIRED", noticeEpoch=scene.now.epoch_seconds)
+    scene.now = scene.now.plus(1)
+    scene.note(scene.two if by_another else handler, "i-1", phase="OPENING")
+    scene.note(scene.two if by_another else handler, "i-1", phase="CLOSED", stays=True)
+    scene.now = scene.now.plus(1)
+    scene.watch.ended(handler, None)
+    assert scene.broken == (set() if by_another else {"SpotIndependent"})

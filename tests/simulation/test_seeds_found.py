@@ -27,6 +27,7 @@ FOUND = {
     11346: "CountersExact: who found a job of a run that never started was cut short between the job and its run",
     12283: "RunDoneOnce: two sweeps met over a run: one claimed it, the other took away the note that led to the claim",
     14974: "RetryLive: a job that was not in its run's count passed for none; GitHub refused, and that was final",
+    26958: "SpotIndependent: the checker held against a handler that a process with a wrong clock opened its node",
     25122: "SpotIndependent: a handler noted the time of its own clock, which was behind; others opened the node again",
     23287: "AzKept: the checker took what was leaving for in service, since the list of pods was an old one",
     21041: "PlanFirst: the checker held against a process that an eviction reached Kubernetes late, past an opening",
