@@ -148,5 +148,5 @@ def test_the_time_is_the_worlds(tmp_path: Path) -> None:
     assert isinstance(world_clock(chosen), SystemClock)
     with open_world(chosen) as world:
         assert world.living is not None
-        world.living.pass_time(86_400)
+        world.living.pass_time(2 * 86_400)
     assert world_clock(chosen).now().seconds_since(SystemClock().now()) > 80_000

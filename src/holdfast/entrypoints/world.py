@@ -20,6 +20,7 @@ from holdfast.entrypoints.policies import choices_of, policy_of
 from holdfast.entrypoints.wiring import WORLD_FILE
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
 from holdfast.ports.kube import Kube
@@ -81,7 +82,7 @@ def open_world(settings: Settings, *, changed: Callable[[], None] | None = None,
 
 
 def world_clock(settings: Settings) -> Clock:
-    """The time in the world: a simulated one's may be ahead of ours by days."""
+    """The time in the world: a simulated one's may be behind ours by hours, or ahead by days."""
     if settings.holdfast_world == "sim" and world_path(settings).exists():
         return _living(settings, writable=False).clock
     return SystemClock()
@@ -127,7 +128,9 @@ def _new_life(settings: Settings) -> "DailyLife":
     from holdfast.simulator.world import ZONES, Bootstrap, World
 
     bootstrap = Bootstrap(INSTANCE_LABEL, UNVERIFIED_TAINT, ACTION_TAG)
-    world = World(settings.sim_seed, bootstrap, pods_per_node=settings.pods_per_node, start=SystemClock().now())
+    # In the morning, whatever the hour is: nothing much would happen at night.
+    morning = Instant.from_iso(f"{SystemClock().now().date()}T09:00:00Z")
+    world = World(settings.sim_seed, bootstrap, pods_per_node=settings.pods_per_node, start=morning)
     for number in range(settings.min_workers):
         world.add_worker(ZONES[number % len(ZONES)], machine_tags(settings))
     world.timeline.sleep(60)  # until EC2 lists them all
