@@ -142,6 +142,12 @@ def test_tags_that_ec2_or_we_would_not_take_are_refused(tmp_path: Path, tags: st
         settings(tmp_path, MACHINE_TAGS=tags)
 
 
+def test_a_new_simulated_world_begins_in_the_morning_whatever_the_hour_is(tmp_path: Path) -> None:
+    """At night nothing much happens in it: whoever starts it then would look at nothing."""
+    with open_world(settings(tmp_path, HOLDFAST_WORLD="sim")) as world:
+        assert world.clock.now().iso()[11:13] == "09"
+
+
 def test_the_time_is_the_worlds(tmp_path: Path) -> None:
     """A simulated world's may be days ahead; before there is one, ours."""
     chosen = settings(tmp_path, HOLDFAST_WORLD="sim")
