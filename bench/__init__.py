@@ -1,5 +1,5 @@
-"""What is measured, against what, and how: `python -m bench list`.
+"""The benchmarks: `python -m bench list`.
 
-Every module beside this one is a benchmark: its docstring says what it measures, its `measure` does it. What they share
-is in `harness`; the sides that they compare are in `contenders`.
+Every module in this folder is a benchmark: its docstring says what it measures, its `measure` measures it. Shared code
+is in `harness`; the implementations that they compare are in `contenders`.
 """

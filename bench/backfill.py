@@ -1,11 +1,11 @@
-"""Filling the tables from S3: objects a second, CPU of an object, and how both grow with the number of jobs.
+"""Backfill of the tables from S3: objects per second, CPU per object, and how both grow with the number of jobs.
 
-Each job has three objects of 2.2 KB. The bucket is made up within the process as it is read, at next to no cost, and
-the tables are in a SQLite file on this disk, so the CPU is that of reading webhooks and of writing three tables; the
-clients of S3 and DynamoDB come on top. Beside it stands what the same webhooks cost the tracker when they come live, on
-as many threads. With a store that forgets everything, what is left is the backfill's own. A second backfill finds
-everything there and only reads, and so does a comparison. Each side is a process of its own for each size, so that its
-peak of memory is its own.
+Each job has three objects of 2.2 KB. The process generates the bucket as it is read, at almost no cost, and the
+tables are in a SQLite file on this disk. So the CPU is that of reading webhooks and writing three tables, without the
+clients of S3 and DynamoDB. The reference is the tracker receiving the same webhooks live, with the same number of
+threads. A store that keeps nothing shows the cost of the backfill itself. A second backfill finds everything stored
+and only reads, and so does a comparison. Each contender runs in its own process for each size, to measure its own
+peak memory.
 """
 
 import json
@@ -34,7 +34,7 @@ FLAT_GOAL: Final = ratio_at_most(1.1)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The medians of the rounds, for one object; the most memory of all rounds."""
+    """Medians over the rounds, for one object; peak memory of all rounds."""
 
     per_second: float
     cpu_us: float
@@ -52,7 +52,7 @@ def measure(run: Run) -> list[Figure]:
 
 
 def figures(measured: dict[int, Costs]) -> list[Figure]:
-    """From what each side cost with so many jobs."""
+    """The figures, from the cost of each contender by number of jobs."""
     return [*_costs(measured), *_growth(measured)]
 
 

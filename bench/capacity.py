@@ -1,7 +1,8 @@
-"""What tracking a job costs in DynamoDB's units, index writes included. The jobs live on DynamoDB Local, which reports
-the units itself: five events each (queued, scheduled, attached, in_progress, completed) with the run's counters, or
-seven with a deployment (waiting and its approval before). Their sizes are those that they would have with every
-attribute stored; runs have 1, 20 and 256 jobs. The reference is the seed's own plan, carried out literally.
+"""The cost of tracking a job in DynamoDB's units, including index writes.
+
+The jobs are on DynamoDB Local, which reports the units: five events each (queued, scheduled, attached, in_progress,
+completed) with the run's counters, or seven with a deployment (waiting and its approval first). Their sizes are those
+with every attribute stored; runs have 1, 20 and 256 jobs. The reference is the original design, implemented literally.
 """
 
 from collections.abc import Iterator
@@ -11,12 +12,12 @@ from typing import Final
 from bench.contenders.dynamodb import client_of
 from bench.harness.figures import Figure, Goal, value_at_most
 from bench.harness.run import Run
-from holdfast.adapters.dynamodb import DynamoStore
-from holdfast.adapters.dynamodb_boto3 import Boto3Transport
-from holdfast.adapters.dynamodb_calls import DynamoCalls
-from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.dynamodb.boto3_transport import Boto3Transport
+from holdfast.adapters.dynamodb.calls import DynamoCalls
+from holdfast.adapters.dynamodb.store import DynamoStore
+from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.jobs.capacity import SIZES_BYTES, Measured, Shape, measured
+from holdfast.jobs.cost.tracker_units import SIZES_BYTES, JobShape, Measured, measured
 from holdfast.ports.store.admin import CreateTable
 from holdfast.ports.store.tables import TABLES
 from tests.servers import dynamodb_local
@@ -52,13 +53,13 @@ def _figures(run: Run) -> Iterator[Figure]:
         for size_bytes in SIZES_BYTES:
             for has_deployment in (False, True):
                 for jobs in QUICK_RUNS if run.quick else RUNS:
-                    shape = Shape(size_bytes, jobs, has_deployment)
+                    shape = JobShape(size_bytes, jobs, has_deployment)
                     run.progress.step(_name(shape))
                     yield _figure(_measured(client, shape))
 
 
-def _measured(client: object, shape: Shape) -> Measured:
-    """On tables of its own, which go again."""
+def _measured(client: object, shape: JobShape) -> Measured:
+    """On its own tables, which are removed afterwards."""
     clock = SystemClock()
     calls = DynamoCalls(Boto3Transport(client), clock)
     names = {table.setting: f"{table.name}-bench" for table in TABLES}
@@ -79,7 +80,7 @@ def _figure(found: Measured) -> Figure:
     return Figure(_name(shape), found.total, "units", reference, goal)
 
 
-def _name(shape: Shape) -> str:
+def _name(shape: JobShape) -> str:
     with_deployment = " with a deployment" if shape.has_deployment else ""
     runs = "a run of its own" if shape.jobs == 1 else f"a run of {shape.jobs}"
     return f"a job of {shape.size_bytes / 1024:.1f} KB{with_deployment}, in {runs}"

@@ -1,10 +1,10 @@
-"""Pages of the console: how soon something useful is painted, the bytes over the wire, and what many jobs cost.
+"""Pages of the console: time to first paint, bytes transferred, and CPU with many jobs.
 
-The overview shows six hours of ticks; the jobs page is that of a SQLite file with 100,000 jobs. The paint is the first
-with content, in a Chromium with nothing in its cache; pages are made on the server, so what is painted first is useful.
-Bytes are those of the page and of all that it loads, with their headers, compressed as a browser asks for them; they
-stand beside the same uncompressed. CPU is user and system time of `holdfast serve` for each page: with a million jobs
-beside a thousand.
+The overview shows six hours of ticks; the jobs page has a SQLite file with 100,000 jobs. The paint is the first
+contentful paint in a Chromium with an empty cache; pages are rendered on the server, so the first paint is useful.
+Bytes include the page, everything it loads and all headers, compressed as a browser requests them; the reference is
+the same uncompressed. CPU is user and system time of `holdfast serve` for each page, with a million jobs compared to
+a thousand.
 """
 
 import re
@@ -22,7 +22,7 @@ from bench.contenders.stored_jobs import repository, store_jobs, tick_for
 from bench.harness.figures import Figure, ratio_at_most, value_at_most
 from bench.harness.measuring import Contender, Sample, in_turns
 from bench.harness.run import Run
-from holdfast.console.pages.jobs import PAGE
+from holdfast.console.pages.job_list import PAGE
 from holdfast.kernel.settings import load_settings
 from tests.browser.browsing import NO_CHROMIUM, found_chromium, running_chromium
 from tests.servers.processes import HOST, RunningServer
@@ -63,7 +63,7 @@ def measure(run: Run) -> list[Figure]:
 
 
 def served(directory: Path, count: int, minutes: int) -> RunningServer:
-    """`holdfast serve` over so many jobs and a cluster with a past."""
+    """`holdfast serve` with this number of jobs and a cluster with a history."""
     store = f"sqlite:{directory / 'holdfast.db'}"
     directory.mkdir()
     settings = load_settings({"HOLDFAST_STORE": store, "HOLDFAST_DATA": str(directory)})
@@ -91,7 +91,7 @@ def painted(run: Run, looked_at: Mapping[str, tuple[RunningServer, str]]) -> dic
 
 
 def wire(port: int, path: str) -> tuple[float, float]:
-    """Kilobytes of the page and all that it loads: compressed, and as they are."""
+    """Kilobytes of the page and everything it loads: compressed and uncompressed."""
     page = asked(port, path, "identity")[1].decode()
     loaded = [path, *sorted(set(re.findall(r'(?:href|src)="(/static/[^"]+)"', page)))]
     compressed, plain = (
@@ -114,7 +114,7 @@ def asked(port: int, path: str, encoding: str) -> tuple[bytes, bytes]:
 
 
 def page_costs(run: Run, what: str, path: str, most: RunningServer, few: RunningServer) -> tuple[float, float]:
-    """CPU of a page in milliseconds, with the most jobs and with few. Both show as many jobs as a page holds."""
+    """CPU of a page in milliseconds, with many jobs and with few. Both show a full page of jobs."""
     for server in (most, few):
         rows = asked(server.port, path, "identity")[1].count(b'<th scope="row">')
         if rows != PAGE:

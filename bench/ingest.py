@@ -1,10 +1,10 @@
-"""Webhooks made durable over HTTP: the CPU of the server process for each, and how long each takes with 16 in flight.
+"""Webhooks stored durably over HTTP: CPU of the server process for each, and latency with 16 in flight.
 
 The deliveries are 7 to 14 KB: of a hundred, 30 queued, 30 in_progress, 30 completed, 3 waiting, 5 workflow_run, and 2
-that come twice. On SQLite `holdfast serve` stands beside the least that does the same work: uvicorn, one HMAC, msgspec,
-and the same rows by bare SQL in shared transactions; when both are done, what they have stored is compared item by
-item. On DynamoDB Local it stands beside itself with boto3 as its client. CPU is user and system time of the server
-process alone: neither the sender's nor DynamoDB's is in it.
+duplicates. On SQLite, the reference for `holdfast serve` is the minimum that does the same work: uvicorn, one HMAC,
+msgspec, and the same rows by bare SQL in shared transactions; at the end, the stored items of both are compared one by
+one. On DynamoDB Local, the reference is Holdfast with boto3 as its client. CPU is user and system time of the server
+process only, without the sender and DynamoDB.
 """
 
 import json
@@ -21,9 +21,9 @@ from bench.contenders.ingest_sides import IN_FLIGHT, Side, bare, ours
 from bench.harness.figures import Figure, Goal, ratio_at_most
 from bench.harness.measuring import Contender, Sample, in_turns
 from bench.harness.run import Run
-from holdfast.adapters.dynamodb_boto3 import Boto3Transport
-from holdfast.adapters.dynamodb_calls import DynamoCalls
-from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.dynamodb.boto3_transport import Boto3Transport
+from holdfast.adapters.dynamodb.calls import DynamoCalls
+from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.ports.store import Item
 from holdfast.ports.store.admin import CreateTable
@@ -82,7 +82,7 @@ def dynamodb_figures(run: Run) -> Iterator[Figure]:
 
 
 def _dynamodb_settings(url: str, name: str) -> dict[str, str]:
-    """A database of its own for each side, by its access key, with all tables in it."""
+    """A separate database for each contender, by its access key, with all tables."""
     tables = DynamoTables(DynamoCalls(Boto3Transport(client_of(url, name)), SystemClock()))
     for table in TABLES:
         tables.carry_out(CreateTable(table))
@@ -113,7 +113,7 @@ def _figures(
 
 
 def _check_rows(*files: Path) -> None:
-    """Both have done the same work, or the comparison says nothing."""
+    """Check that both have done the same work."""
     ours, bare = (_items(file) for file in files)
     for table, items in ours.items():
         if len(items) != len(bare[table]):

@@ -1,8 +1,8 @@
-"""The simulator: virtual days and port calls for each second of CPU, all checkers on.
+"""The simulator: virtual days and port calls per second of CPU, with all checkers.
 
-A seed is six virtual hours of a cluster of up to 10 nodes and 100 pods with a tick a minute and wild faults: four hours
-with faults, two in which the world heals. The same is done for a cluster of 200 nodes and 2,000 pods, with fewer seeds.
-CPU is this process's own, which is prepared as each process of a search is. Every seed draws its own cluster, load and
+A seed is six virtual hours of a cluster of up to 10 nodes and 100 pods with one tick a minute: four hours with many
+faults, and two in which the world heals. The same is measured for a cluster of 200 nodes and 2,000 pods, with fewer
+seeds. CPU is that of this process, prepared like each process of a search. Every seed draws its own cluster, load and
 faults, so the figure is the mean over the seeds.
 """
 
@@ -14,10 +14,11 @@ from typing import Final
 
 from bench.harness.figures import Figure, Goal, value_at_least
 from bench.harness.run import Run
-from holdfast.entrypoints.simulation import HoldfastProgram, prepare
-from holdfast.simulator.run import Outcome
-from holdfast.simulator.run import Run as Simulated
-from holdfast.simulator.swarm import Faultiness, drawn_setup
+from holdfast.entrypoints.simulation.program import HoldfastProgram
+from holdfast.entrypoints.simulation.search import prepare
+from holdfast.simulator.proof.run import Outcome
+from holdfast.simulator.proof.run import Run as Simulated
+from holdfast.simulator.proof.swarm import Faultiness, drawn_setup
 
 # Nodes at most → seeds.
 SEEDS: Final = {10: 40, 200: 2}

@@ -1,12 +1,11 @@
-"""Durable conditional updates: how many a second, and what CPU each takes.
+"""Durable conditional updates: how many per second, and the CPU of each.
 
-The update is the one that a tick takes its lease with: an item of some 600 bytes is read, two of its attributes are
-checked, two are changed, and the call returns when the disk has it. On SQLite 1, 16 and 64 threads do so at once,
-beside bare `sqlite3` on one thread with a transaction for each update. On DynamoDB Local 1 and 16 threads do so,
-through boto3 and through the lean client, beside bare boto3 sending the same requests from as many. CPU is this
-process's own, user and system. What many writers gain over one is the wait for the disk, which they share: the faster
-the disk, the less there is to gain. What can be gained at all is shown by the least that shares a commit: bare
-`sqlite3` with a queue and a leader, nothing more.
+The update is that of a tick taking its lease: read an item of about 600 bytes, check two attributes, change two, and
+return when it is on the disk. On SQLite, 1, 16 and 64 threads do this at once; the reference is bare `sqlite3` on one
+thread with a transaction for each update. On DynamoDB Local, 1 and 16 threads do it through boto3 and through the
+lean client; the reference is bare boto3 sending the same requests. CPU is that of this process, user and system. Many
+writers gain by sharing the wait for the disk: the faster the disk, the smaller the gain. The smallest possible group
+commit, bare `sqlite3` with a queue and a leader, shows how much there is to gain.
 """
 
 from collections.abc import Iterator
@@ -99,7 +98,7 @@ def sqlite_figures(run: Run) -> Iterator[Figure]:
 def _figures_of(
     ours: CountedSqlite, samples: dict[int, list[Sample]], bare: list[Sample], *, is_default: bool
 ) -> Iterator[Figure]:
-    """The figures by the number of writers. The goals are for the driver that is used unless another is asked for."""
+    """The figures by the number of writers. The goals are those of the default driver."""
 
     def goal(wanted: Goal | None) -> Goal | None:
         return wanted if is_default else None
@@ -165,5 +164,5 @@ def _writers(number: int) -> str:
 
 
 def _medians(samples: list[Sample]) -> tuple[float, float]:
-    """Operations a second, and CPU µs of one."""
+    """Operations per second, and CPU µs of one."""
     return median(sample.per_second for sample in samples), median(sample.cpu_us for sample in samples)

@@ -1,12 +1,12 @@
-"""One tick of a large cluster: its CPU time and its peak of memory, for 100, 1,000 and 5,000 nodes with 30 pods each.
+"""One tick of a large cluster: CPU time and peak memory, for 100, 1,000 and 5,000 nodes with 30 pods each.
 
-The API server's lists come over TLS in pages of 500 objects, some 6 KB for a pod and 8 KB for a node; the machines
-come from the simulated EC2 behind EC2's query protocol, with no more than Holdfast reads of each; Prometheus answers at
-once. All of them are one other process, whose CPU is not counted. A quiet tick is a whole one in which nothing is to be
-done; an idle one goes as far as the plan, and has to choose among all workers the one that leaves. Beside them stands
-what the answers cost by themselves: urllib3 reads the same pages, msgspec decodes them without a schema, boto3 lists
-the machines, and everything is dropped at once, with no garbage collector at work. Each side is a process of its own
-for each size, so that its peak of memory is its own.
+The API server sends its lists over TLS in pages of 500 objects, about 6 KB for a pod and 8 KB for a node. The
+machines come from the simulated EC2 behind EC2's query protocol, with only the fields that Holdfast reads. Prometheus
+answers immediately. All of them run in another process, whose CPU is not counted. A quiet tick is a complete one with
+nothing to do; an idle one ends with the plan, and must choose a worker to remove among all of them. The reference is
+the cost of the responses alone: urllib3 reads the same pages, msgspec decodes them without a schema, boto3 lists the
+machines, and everything is dropped at once, without garbage collection. Each contender runs in its own process for
+each size, to measure its own peak memory.
 """
 
 import json
@@ -45,13 +45,13 @@ def measure(run: Run) -> list[Figure]:
 
 
 def figures(measured: dict[int, "Costs"]) -> list[Figure]:
-    """From what each side cost with so many nodes."""
+    """The figures, from the cost of each contender by number of nodes."""
     return [*_costs(measured), *_growth(measured)]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one round: the median of the CPU, the most memory of all rounds."""
+    """Of one round: median CPU, and peak memory of all rounds."""
 
     cpu_seconds: float
     peak_mb: float
@@ -61,7 +61,7 @@ Costs = dict[str, Cost]
 
 
 class Side:
-    """A process that does a round when it is told to."""
+    """A process that runs one round on request."""
 
     def __init__(self, name: str, directory: Path) -> None:
         command = [sys.executable, "-m", "bench.contenders.cluster_sides", name, str(directory)]
@@ -78,11 +78,11 @@ class Side:
             pass
 
     def _ask(self) -> dict[str, Any]:
-        asked, told = self._process.stdin, self._process.stdout
-        if asked is None or told is None:
+        requests, responses = self._process.stdin, self._process.stdout
+        if requests is None or responses is None:
             raise RuntimeError("the process has no pipes")
-        print(file=asked, flush=True)
-        line = told.readline()
+        print(file=requests, flush=True)
+        line = responses.readline()
         if not line:
             raise RuntimeError("a side ended in the middle of a round; its last words are above")
         return dict(json.loads(line))
@@ -119,7 +119,7 @@ def _costs(measured: dict[int, Costs]) -> Iterator[Figure]:
 
 
 def _growth(measured: dict[int, Costs]) -> Iterator[Figure]:
-    """CPU for each node, of each size beside the size before. The smallest has mostly fixed costs to share."""
+    """CPU per node of each size compared to the previous size. Fixed costs dominate the smallest."""
     sizes = list(measured)
     for fewer, more in pairwise(sizes):
         goal: Goal | None = LINEAR_GOAL if more == sizes[-1] else None

@@ -1,7 +1,7 @@
 ------------------------------ MODULE Opening ------------------------------
 (* A machine that was to leave, and stays: the race of emptying its node and of opening it again.
 
-   One machine, one notice after the other, the phases of src/holdfast/cluster/spot.py with OPENING among them. Nobody
+   One machine, one notice after the other, the phases of src/holdfast/cluster/spot/workflow.py with OPENING among them. Nobody
    holds a lease here. The same adversary as in ScaleUp: a process may stop between any two steps and go on much later,
    or die. Each read, write and call is a step of its own. A hint stands for a node that is NotReady as well: of both,
    nobody is about to take the machine. When EC2 takes an interrupted one, or that it does not, is its own business. *)

@@ -1,13 +1,13 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock that moves only when a test advances it."""
 
 from holdfast.kernel.instants import Instant
 
-# Far ahead of the real time: what a test lets expire, DynamoDB Local has no reason to remove behind its back.
+# Far ahead of real time: DynamoDB Local does not remove items that only the test considers expired.
 START = Instant.from_iso("2100-01-15T10:00:00Z")
 
 
 class StillClock:
-    """Implements `holdfast.ports.clock.Clock`; sleeping is what moves it."""
+    """Implements `holdfast.ports.clock.Clock`; sleeping advances it."""
 
     def __init__(self, now: Instant = START) -> None:
         self._now = now

@@ -1,4 +1,4 @@
-"""What all tests share: how chance is used, and the servers."""
+"""Shared by all tests: Hypothesis' settings, and the servers."""
 
 import logging
 import os
@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers import dynamodb_local, kube_apiserver, moto
+from tests.servers import dynamodb_local, kube_apiserver, moto, prometheus
 from tests.servers.kube_apiserver import RunningKube
 from tests.servers.processes import RunningServer
+from tests.support.prometheus_world import PrometheusWorld, scraped_world
+from tests.support.real_servers import skip_or_fail
 
 # Derandomized: a test that passed passes again, on any machine. `make prove` draws afresh and prints what it drew.
 settings.register_profile(
@@ -26,11 +28,10 @@ settings.register_profile(
 settings.register_profile("prove", settings.get_profile("steady"), derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-# Started in the background, this process may ignore Ctrl-C, and so would every program that a test starts.
+# When started in the background, this process may ignore Ctrl-C, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-REAL = os.environ.get("REAL_SERVERS") == "1"
 _LOGS = pytest.StashKey[list[Path]]()
 
 
@@ -39,7 +40,7 @@ def logging_as_it_was() -> Iterator[None]:
     """Commands set up logging for their process; here the next test must not inherit it."""
     root = logging.getLogger()
     handlers = root.handlers[:]
-    loggers = [root, *map(logging.getLogger, ("boto3", "botocore", "urllib3", "uvicorn"))]
+    loggers = [root, *map(logging.getLogger, ("holdfast", "boto3", "botocore", "urllib3", "uvicorn"))]
     levels = [logger.level for logger in loggers]
     yield
     logging.disable(logging.NOTSET)
@@ -56,9 +57,7 @@ def dynamodb_server(
     try:
         server = dynamodb_local.start(tmp_path_factory.mktemp("dynamodb-local"))
     except dynamodb_local.Unavailable as error:
-        if REAL:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
     request.config.stash.setdefault(_LOGS, []).append(server.log)
     yield server
     server.stop()
@@ -70,9 +69,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
     try:
         server = kube_apiserver.start(tmp_path_factory.mktemp("kubernetes"))
     except kube_apiserver.Unavailable as error:
-        if REAL:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
     request.config.stash.setdefault(_LOGS, []).extend(server.logs)
     yield server
     server.stop()
@@ -80,7 +77,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
 
 @pytest.fixture(scope="session")
 def account_token(kube_server: RunningKube) -> str:
-    """A token of the service account that the shipped role makes."""
+    """A token of the service account that the shipped role creates."""
     return kube_server.shipped_account()
 
 
@@ -91,6 +88,16 @@ def moto_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
     request.config.stash.setdefault(_LOGS, []).append(server.log)
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def prometheus_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusWorld]:
+    """A Prometheus and the exporters that it scrapes, one for each test worker; reset the world before use."""
+    try:
+        with scraped_world(tmp_path_factory.mktemp("prometheus")) as world:
+            yield world
+    except prometheus.Unavailable as error:
+        skip_or_fail(str(error))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -40,7 +40,7 @@ def one_at_a_time(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def directory_made_whole(final: Path) -> Iterator[Path]:
-    """A directory to fill, which gets its final name only when the block succeeds: nobody ever sees it half full.
+    """A directory to fill, which gets its final name only when the block succeeds: no process ever sees it half full.
 
     Use it under `one_at_a_time`: it also removes what a killed predecessor left.
     """

@@ -1,4 +1,5 @@
-"""Write the reference pages: `python -m tools.docs`; with `--check`, only say whether they are current.
+"""Write the reference pages, and the output of commands in the others: `python -m tools.docs`. With `--check`, only
+report whether they are current.
 
 Needs Holdfast itself, so it runs in .venv.
 """
@@ -11,8 +12,9 @@ from pathlib import Path
 import click
 
 from holdfast.cli.main import cli
-from holdfast.console.schemas import SCHEMAS, document
+from holdfast.console.schema.documents import SCHEMAS, document
 from holdfast.kernel.settings import SETTINGS, Setting
+from tools.shown_output import outputs_of, requests_in, with_output
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -99,21 +101,30 @@ def _command_section(path: str, command: click.Command) -> str:
 
 def pages() -> dict[Path, str]:
     schemas = {DOCS / "schema" / f"{name}.json": f"{json.dumps(document(name), indent=2)}\n" for name in SCHEMAS}
-    return {DOCS / "settings.md": settings_page(), DOCS / "cli.md": cli_page(), **schemas}
+    return {DOCS / "settings.md": settings_page(), DOCS / "cli.md": cli_page(), **schemas, **pages_with_output()}
+
+
+def pages_with_output() -> dict[Path, str]:
+    """The pages that show what commands print."""
+    texts = {path: path.read_text(encoding="utf-8") for path in [*DOCS.parent.glob("*.md"), *DOCS.glob("*.md")]}
+    requests = {path: found for path, text in texts.items() if (found := requests_in(text))}
+    outputs = outputs_of([request for found in requests.values() for request in found])
+    return {path: with_output(texts[path], outputs) for path in requests}
 
 
 def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print("docs: expected no argument, or --check", file=sys.stderr)
         return 2
-    stale = [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    written = pages()
+    stale = [path for path, text in written.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         name = path.relative_to(DOCS.parent)
         if arguments:
             print(f"docs: {name} is not current; run: python -m tools.docs", file=sys.stderr)
         else:
             path.parent.mkdir(exist_ok=True)
-            path.write_text(pages()[path], encoding="utf-8")
+            path.write_text(written[path], encoding="utf-8")
             print(f"docs: wrote {name}")
     return 1 if stale and arguments else 0
 

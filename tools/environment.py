@@ -32,14 +32,14 @@ SETS = ("run", "dev")  # the second holds all of the first
 
 
 class SetupError(Exception):
-    """Set-up cannot go on; the message is for the person at the keyboard."""
+    """Set-up cannot continue; the message is for the user."""
 
 
 @dataclass(frozen=True)
 class Stamp:
     """What .venv was made from.
 
-    Its scripts hold their own path and the project is linked from `root`: a copy of .venv elsewhere must be made anew.
+    Its scripts hold their own path and the project is linked from `root`: a copy of .venv elsewhere must be rebuilt.
     """
 
     which: str
@@ -50,7 +50,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do to .venv: nothing, bring it up to date, or make it anew."""
+    """What to do to .venv: nothing, update it, or rebuild it."""
 
     which: str
     sync: bool
@@ -78,7 +78,7 @@ def ensure(wanted: str) -> None:
     if not plan(wanted, read_stamp(STAMP), current_stamps(), venv_runs=venv_runs()).sync:
         return
     with one_at_a_time("set-up"):
-        # Look again: whoever held the lock may have done it.
+        # Check again: the process that held the lock may have done it.
         todo = plan(wanted, read_stamp(STAMP), current_stamps(), venv_runs=venv_runs())
         if todo.sync:
             carry_out(todo)
@@ -108,7 +108,7 @@ def carry_out(todo: Plan) -> None:
     into = ("--python", VENV / "bin" / "python")
     lock = LOCKS / f"{todo.which}.lock"
     with step(f"installing {count_of_packages(lock)} packages from requirements/{lock.name}"):
-        # Bytecode now, once: with PYTHONDONTWRITEBYTECODE set, as in many containers, each start would compile anew.
+        # Bytecode now, once: with PYTHONDONTWRITEBYTECODE set, as in many containers, each start would compile again.
         uv.run("pip", "sync", *into, *uv.flags, "--require-hashes", "--compile-bytecode", lock)
     with step("linking Holdfast itself"):
         # Its build tool came with the lock file, hash-checked; isolation would fetch one unchecked.
@@ -152,7 +152,7 @@ def _fetch_uv(python: Path, home: Path) -> None:
 
 
 def call(name: str, command: list[str | Path], environment: Mapping[str, str], *, stdin: str = "") -> None:
-    """Run a quiet program; if it fails, what it said is the error."""
+    """Run a quiet program; if it fails, its output is the error."""
     # close_fds: the lock of `one_at_a_time` goes along, so a child that outlives a killed set-up is waited for.
     done = subprocess.run(
         command, env=environment, cwd=ROOT, input=stdin, capture_output=True, text=True, check=False, close_fds=False
@@ -195,7 +195,7 @@ def _current_stamp(which: str) -> Stamp:
 
 
 def read_stamp(path: Path) -> Stamp | None:
-    """The stamp, or None if there is none that can be understood: then .venv is made anew."""
+    """The stamp, or None if there is none that can be understood: then .venv is rebuilt."""
     try:
         return Stamp(**json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):

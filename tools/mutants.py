@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 from tools.planted import MUTANTS, Mutant
 
 if TYPE_CHECKING:  # nothing of Holdfast's is imported before the mistake is planted
-    from holdfast.simulator.run import Outcome, Program
-    from holdfast.simulator.swarm import Setup
+    from holdfast.simulator.proof.run import Outcome, Program
+    from holdfast.simulator.proof.swarm import Setup
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "mutants.md"
 SEEDS_MOST = 100
-SLEEP_SECONDS = 340  # over a sweep: somebody else has dealt with it by then
+SLEEP_SECONDS = 340  # longer than a sweep: another process has handled it by then
 _START = """\
 <!-- Written by `python -m tools.mutants`. Change tools/planted, not this page. -->
 
@@ -88,9 +88,11 @@ def hunted(mutant: Mutant) -> dict[str, Any]:
 
 def hunts(where: str) -> Iterator[tuple[Outcome, str]]:
     """Runs in which its harm may show, those that are named first."""
-    from holdfast.entrypoints.simulation import HoldfastProgram, Question, answer
-    from holdfast.simulator.crashes import calls_of, deaths_of, outcome_with
-    from holdfast.simulator.scenarios import SCENARIOS
+    from holdfast.entrypoints.simulation.program import HoldfastProgram, RunRequest, outcome_of
+    from holdfast.simulator.proof.run import Run
+    from holdfast.simulator.proof.scenarios import SCENARIOS
+    from tools.crashes import calls_of, deaths_of, outcome_with
+    from tools.planted.scripts import SCRIPTS
 
     program = HoldfastProgram()
     for kind, _, name in (part.rpartition(":") for part in where.split("+")):
@@ -102,21 +104,23 @@ def hunts(where: str) -> Iterator[tuple[Outcome, str]]:
         if kind == "sleep":
             for outcome, words in asleep(program, SCENARIOS[name]()):
                 yield outcome, f"scenario {name}, {words}"
+        if kind == "script":
+            yield Run(program, SCRIPTS[name].setup, SCRIPTS[name].faults()).outcome(), f"script: {name}"
         if kind == "seed":
-            yield answer(Question(int(name))), f"seed {name}"
+            yield outcome_of(RunRequest(int(name))), f"seed {name}"
     for seed in range(1, SEEDS_MOST + 1):
-        yield answer(Question(seed)), f"seed {seed}"
+        yield outcome_of(RunRequest(seed)), f"seed {seed}"
 
 
 def asleep(program: Program, setup: Setup) -> Iterator[tuple[Outcome, str]]:
     """Asleep at each call, before it or after its effect, while others take over."""
-    from holdfast.simulator.crashes import calls_of
-    from holdfast.simulator.faults import Fault, Kind, ScriptedFaults
-    from holdfast.simulator.run import Run
+    from holdfast.simulator.proof.faults import Fault, FaultKind, ScriptedFaults
+    from holdfast.simulator.proof.run import Run
+    from tools.crashes import calls_of
 
     for process, call, port, method in calls_of(program, setup):
         for is_after in (False, True):
-            faults = ScriptedFaults({(process, call): Fault(Kind.PAUSE, SLEEP_SECONDS, is_after)})
+            faults = ScriptedFaults({(process, call): Fault(FaultKind.PAUSE, SLEEP_SECONDS, is_after)})
             words = f"asleep {'after' if is_after else 'before'} {process}, call {call}: {port}.{method}"
             yield Run(program, setup, faults).outcome(), words
 
@@ -125,7 +129,7 @@ def in_a_child(mutant: Mutant) -> dict[str, Any]:
     command = [sys.executable, "-m", "tools.mutants", "--child", mutant.name]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{mutant.name}: {done.stderr.strip().splitlines()[-1] if done.stderr else 'no answer'}")
+        raise RuntimeError(f"{mutant.name}: {done.stderr.strip().splitlines()[-1] if done.stderr else 'no outcome_of'}")
     answered: dict[str, Any] = json.loads(done.stdout)
     return answered
 
@@ -136,7 +140,7 @@ def row_of(mutant: Mutant, verdict: dict[str, Any]) -> str:
 
 
 def row_start(mutant: Mutant) -> str:
-    """What is known before anybody looked."""
+    """The verdict before a mutant was tried."""
     says = f" ({mutant.says})" if mutant.says else ""
     return f"| {mutant.name}{says} | `{mutant.module.removeprefix('holdfast.')}` |"
 

@@ -1,6 +1,6 @@
 """Simulate seeds that were never simulated before, for as long as one likes, and add them up in proof/COUNT.json.
 
-The README quotes the sum, and is written anew with it.
+The README quotes the sum, and is updated with it.
 
 `python -m tools.prove [--minutes 10] [--jobs 2]`. Needs Holdfast itself, so it runs in .venv. The exit code is 1 when
 a seed broke an invariant; its command is printed.
@@ -19,7 +19,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from holdfast.entrypoints.simulation import Question, Tally, search
+from holdfast.entrypoints.simulation.program import RunRequest
+from holdfast.entrypoints.simulation.search import Tally, search
 
 ROOT = Path(__file__).resolve().parent.parent
 COUNT = ROOT / "proof" / "COUNT.json"
@@ -82,20 +83,20 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments)
     before, end = read_count(COUNT), time.monotonic() + asked.minutes * 60
 
-    def told(tally: Tally) -> bool:
+    def report_tally(tally: Tally) -> bool:
         days = before["total"]["virtual_days"] + tally.virtual_days
         found = f"{len(tally.found)} violations"
         print(f"\r{tally.seeds} seeds now, {days:,.0f} virtual days in all, {found} ", end="", file=sys.stderr)
         return time.monotonic() < end and not tally.found
 
-    tally = search(Question(), counting(before["next_seed"]), asked.jobs, told)
+    tally = search(RunRequest(), counting(before["next_seed"]), asked.jobs, report_tally)
     print(file=sys.stderr)
     after = added(before, commit_of(ROOT), tally)
     COUNT.parent.mkdir(exist_ok=True)
     COUNT.write_text(json.dumps(after, indent=2) + "\n", encoding="utf-8")
     README.write_text(with_quote(README.read_text(encoding="utf-8"), after), encoding="utf-8")
     for seed, invariant in sorted(tally.found.items()):
-        print(f"{invariant} does not hold; to see it: {Question(seed).command()}", file=sys.stderr)
+        print(f"{invariant} does not hold; to see it: {RunRequest(seed).command()}", file=sys.stderr)
     print(json.dumps(after["total"]))
     return 1 if tally.found else 0
 

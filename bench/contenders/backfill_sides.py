@@ -1,6 +1,6 @@
 """One side of the backfill's benchmark, as a process: `python -m bench.contenders.backfill_sides SIDE JOBS DIRECTORY`.
 
-The bucket is made up as it is read: a job's three objects follow from its number, and none is kept. SQLite keeps a
+The bucket is generated as it is read: a job's three objects follow from its number, and none is kept. SQLite keeps a
 cache of some megabytes for each thread; a store that forgets everything shows what the backfill itself keeps.
 """
 
@@ -17,19 +17,19 @@ from typing import Final, cast
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.jobs.ingest import Tracker
-from holdfast.jobs.migration.backfill import Backfill, Manner
-from holdfast.jobs.migration.compare import Compare
+from holdfast.jobs.intake.tracker import Tracker
+from holdfast.jobs.intake.webhook import Delivery
+from holdfast.jobs.migration.backfill import Backfill, BackfillOptions
+from holdfast.jobs.migration.compare import S3Comparison
 from holdfast.jobs.migration.dual import Bucket
-from holdfast.jobs.migration.layout import Layout
-from holdfast.jobs.webhook import Delivery
+from holdfast.jobs.migration.layout import ObjectLayout
 from holdfast.kernel.instants import Instant
 from holdfast.ports.objects import ObjectEntry, ObjectPage, Rule, StoredObject
 from holdfast.ports.store import Condition, Item, Key, Store, Table, Update, Written
 from holdfast.ports.store.tables import STATE, TABLES
-from tests.unit.jobs_migration.worlds import life
+from tests.support.migration_world import life
 
-LAYOUT: Final = Layout("webhooks/{installation_id}/{job_id}/{status}.json")
+LAYOUT: Final = ObjectLayout("webhooks/{installation_id}/{job_id}/{status}.json")
 STATUSES: Final = ("completed", "in_progress", "queued")  # in the order of their keys
 WORKERS: Final = 8
 _FIRST: Final = 10_000_000  # all numbers have as many digits: their order is that of their keys
@@ -106,7 +106,7 @@ class MadeUpBucket:
 
 
 class Forgetful:
-    """Takes every write and keeps none, but for the place. As much of a store as a backfill uses."""
+    """Accepts every write and keeps none, except for the position. As much of a store as a backfill uses."""
 
     def __init__(self) -> None:
         self._state = memory_store(SystemClock())
@@ -128,19 +128,19 @@ class Forgetful:
 
 
 def backfill(store: Store, bucket: MadeUpBucket) -> None:
-    done = Backfill(store, Bucket(bucket, LAYOUT), SystemClock(), Manner(workers=WORKERS)).run()
+    done = Backfill(store, Bucket(bucket, LAYOUT), SystemClock(), BackfillOptions(workers=WORKERS)).run()
     if done.unusable or done.written + done.there != done.objects:
         raise RuntimeError(f"not everything was filled in: {done}")
 
 
 def compare(store: Store, bucket: MadeUpBucket) -> None:
-    found = Compare(store, Bucket(bucket, LAYOUT), SystemClock(), lambda _: None, workers=WORKERS).run()
+    found = S3Comparison(store, Bucket(bucket, LAYOUT), SystemClock(), lambda _: None, workers=WORKERS).run()
     if found.differences:
         raise RuntimeError(f"the two sides differ: {found}")
 
 
 def live(store: Store, bucket: MadeUpBucket) -> None:
-    """What the webhooks would have cost when they came."""
+    """The cost of the webhooks if received live."""
     tracker = Tracker(store, SystemClock(), "bench")
 
     def take(job: int) -> None:
@@ -169,7 +169,7 @@ def _store(side: str, directory: Path) -> Store:
 
 
 def main(side: str, jobs: int, directory: Path) -> None:
-    """Measured is the last step; those before it prepare it."""
+    """Only the last step is measured; the others prepare it."""
     bucket = MadeUpBucket(jobs, SystemClock().now())
     *before, step = SIDES[side]
     with closing(_store(side, directory)) as store:

@@ -1,6 +1,6 @@
 """What an API server answers about a large cluster: pages of nodes and pods, as long as those of real clusters.
 
-A page is made when it is first asked for, and kept: 1 GB for 5,000 nodes, so that later rounds do not wait for it.
+A page is generated at its first request, and kept: 1 GB for 5,000 nodes, so that later rounds do not wait for it.
 """
 
 import json

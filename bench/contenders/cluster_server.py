@@ -1,7 +1,7 @@
 """A large cluster to look at, in a process of its own: `python -m bench.contenders.cluster_server DIRECTORY NODES`.
 
 It serves the API server's lists over TLS, the simulated EC2 behind EC2's query protocol, and Prometheus's answers.
-Where they are it writes to `places.json` in the directory, last of all.
+It writes their addresses to `places.json` in the directory, last of all.
 """
 
 import json
@@ -16,13 +16,13 @@ from typing import Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 from bench.contenders.cluster_answers import Answers, Host
-from holdfast.adapters.prometheus_queries import Queries
+from holdfast.adapters.prometheus.queries import Queries
 from holdfast.kernel.instants import Instant
 from holdfast.ports.machines import LaunchOrder, Market, Subnet
-from holdfast.simulator.ec2 import SimulatedEc2
-from holdfast.simulator.ec2_http import serving as serving_ec2
-from holdfast.simulator.timeline import Timeline
+from holdfast.simulator.world.ec2 import SimulatedEc2
+from holdfast.simulator.world.timeline import Timeline
 from tests.servers.certificates import new_authority
+from tests.servers.ec2_http import serving as serving_ec2
 from tests.servers.processes import HOST
 from tests.servers.scripted_http import Asked, Reply, serving
 
@@ -50,7 +50,7 @@ class Places:
         return cls(**json.loads((directory / _FILE).read_text(encoding="utf-8")))
 
     def write(self, directory: Path) -> None:
-        """Whole or not at all: whoever waits for it sees no half."""
+        """Atomically: a reader never sees half of it."""
         draft = directory / f"{_FILE}.new"
         draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
         draft.rename(directory / _FILE)

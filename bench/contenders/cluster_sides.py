@@ -18,19 +18,17 @@ import urllib3
 
 from bench.contenders.cluster_answers import PODS_PER_NODE
 from bench.contenders.cluster_server import TAGS, Places
-from holdfast.adapters.ec2 import Ec2Machines, ec2_client
-from holdfast.adapters.http_calls import HttpPlace
+from holdfast.adapters.aws.ec2 import Ec2Machines, ec2_client
+from holdfast.adapters.http_calls import HttpEndpoint
 from holdfast.adapters.kube.client import PAGE_SIZE, kube_api
-from holdfast.adapters.kube.config import Access, Address
+from holdfast.adapters.kube.config import ApiServerAddress, KubeAccess
 from holdfast.adapters.kube.tokens import FixedToken
-from holdfast.adapters.prometheus import PrometheusSignals
+from holdfast.adapters.prometheus.signals import PrometheusSignals
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.cluster.choices import Choices
 from holdfast.cluster.drain import DO_NOT_EVICT
-from holdfast.cluster.hands import Hands
-from holdfast.cluster.observe import Senses
-from holdfast.cluster.policy import Policy
+from holdfast.cluster.policy import Choices, Policy
+from holdfast.cluster.ports import ReadPorts, WritePorts
 from holdfast.cluster.seen import Seen
 from holdfast.cluster.steps import BeginScaleDown
 from holdfast.cluster.tick import Cluster, tick
@@ -113,14 +111,14 @@ def _cluster(places: Places, file: Path, policy: Policy) -> Cluster:
     store = sqlite_store(file, clock, tables=TABLES)
     machines = Ec2Machines(_ec2(places))
     kube = kube_api(_access(places), clock, kept_annotations=DO_NOT_EVICT)
-    signals = PrometheusSignals(HttpPlace(places.prometheus, clock, setting="PROMETHEUS_URL"), clock)
-    senses = Senses(store, machines, kube, signals, ClusterId("cluster"), TAGS, places.subnets)
-    hands = Hands(store, clock, machines, kube, TAGS, "lt-0abc:3", "user data", Choices(("t3.medium",)))
-    return Cluster(senses, hands, policy)
+    signals = PrometheusSignals(HttpEndpoint(places.prometheus, clock, setting="PROMETHEUS_URL"), clock)
+    reads = ReadPorts(store, machines, kube, signals, ClusterId("cluster"), TAGS, places.subnets)
+    writes = WritePorts(store, clock, machines, kube, TAGS, "lt-0abc:3", "user data", Choices(("t3.medium",)))
+    return Cluster(reads, writes, policy)
 
 
-def _access(places: Places) -> Access:
-    return Access(Address.parsed(places.kube, "the benchmark"), places.ca_pem, FixedToken("bench"))
+def _access(places: Places) -> KubeAccess:
+    return KubeAccess(ApiServerAddress.parsed(places.kube, "the benchmark"), places.ca_pem, FixedToken("bench"))
 
 
 def _ec2(places: Places) -> Any:

@@ -1,4 +1,4 @@
-"""The disk itself: what one wait for it takes, whoever waits."""
+"""The disk itself: how long one wait for it takes."""
 
 import os
 from pathlib import Path

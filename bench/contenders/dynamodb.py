@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 from botocore.credentials import Credentials
 
 from bench.contenders.leases import OWNER, TABLE, lease_item, take_from, until_after
-from holdfast.adapters.dynamodb import DynamoStore
-from holdfast.adapters.dynamodb_boto3 import Boto3Transport, boto3_client
-from holdfast.adapters.dynamodb_calls import DynamoCalls, Transport
-from holdfast.adapters.dynamodb_lean import LeanTransport, Place
-from holdfast.adapters.dynamodb_tables import DynamoTables
-from holdfast.adapters.dynamodb_wire import item_from_wire, wire_item
+from holdfast.adapters.dynamodb.boto3_transport import Boto3Transport, boto3_client
+from holdfast.adapters.dynamodb.calls import DynamoCalls, DynamoTransport
+from holdfast.adapters.dynamodb.lean_transport import Endpoint, LeanTransport
+from holdfast.adapters.dynamodb.store import DynamoStore
+from holdfast.adapters.dynamodb.tables import DynamoTables
+from holdfast.adapters.dynamodb.wire import item_from_wire, wire_item
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.ports.store import Key
 from holdfast.ports.store.admin import CreateTable
@@ -31,7 +31,7 @@ def client_of(url: str, key: str = "bench") -> Any:
 class OurDynamo:
     """Implements `bench.contenders.leases.Side`."""
 
-    def __init__(self, transport: Transport, prefix: str = "ours") -> None:
+    def __init__(self, transport: DynamoTransport, prefix: str = "ours") -> None:
         self._prefix = prefix
         calls = DynamoCalls(transport, SystemClock())
         self._tables = DynamoTables(calls)
@@ -44,7 +44,7 @@ class OurDynamo:
     @classmethod
     def lean(cls, url: str) -> "OurDynamo":
         parts = urlsplit(url)
-        place = Place(parts.hostname or "", parts.port or 0, None, "eu-west-1")
+        place = Endpoint(parts.hostname or "", parts.port or 0, None, "eu-west-1")
         return cls(LeanTransport(place, Credentials("bench", "bench")), "lean")
 
     def create(self, names: Sequence[str]) -> None:
@@ -96,4 +96,4 @@ class BareBoto3:
         return item_from_wire(answer["Item"])
 
     def close(self) -> None:
-        """The client is shared; who made it closes it."""
+        """The client is shared; its creator closes it."""

@@ -87,7 +87,7 @@ def _delivery_id(at: int, number: int) -> str:
 def _job(job: int, run: int, action: str, at: int, is_gated: bool) -> tuple[str, bytes]:  # noqa: FBT001
     begun = at if action == "in_progress" else at - 60
     has_runner = action in ("in_progress", "completed")
-    told: dict[str, Any] = {
+    workflow_job: dict[str, Any] = {
         "id": job,
         "run_id": run,
         "workflow_name": "Continuous integration",
@@ -112,7 +112,7 @@ def _job(job: int, run: int, action: str, at: int, is_gated: bool) -> tuple[str,
         "runner_group_id": 2 if has_runner else None,
         "runner_group_name": "Default" if has_runner else None,
     }
-    payload = {"action": action, "workflow_job": told, **_around()}
+    payload = {"action": action, "workflow_job": workflow_job, **_around()}
     if is_gated:
         payload["deployment"] = _deployment(job, at)
     return "workflow_job", msgspec.json.encode(payload)
@@ -120,7 +120,7 @@ def _job(job: int, run: int, action: str, at: int, is_gated: bool) -> tuple[str,
 
 def _run(run: int, action: str, at: int) -> tuple[str, bytes]:
     sha = hashlib.sha1(str(run).encode(), usedforsecurity=False).hexdigest()
-    told = {
+    workflow_run = {
         "id": run,
         "name": "Continuous integration",
         "node_id": f"WFR_kwLOHonYzs8AAA{run}",
@@ -144,7 +144,7 @@ def _run(run: int, action: str, at: int) -> tuple[str, bytes]:
         "repository": _repository(),
         "head_repository": {"id": 512_345_678, "full_name": _REPOSITORY, "private": True},
     }
-    return "workflow_run", msgspec.json.encode({"action": action, "workflow_run": told, **_around()})
+    return "workflow_run", msgspec.json.encode({"action": action, "workflow_run": workflow_run, **_around()})
 
 
 def _steps(action: str, at: int) -> list[dict[str, Any]]:

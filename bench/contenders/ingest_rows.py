@@ -19,7 +19,7 @@ import msgspec
 from bench.contenders.ingest_deliveries import SECRET
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.jobs.payloads import Deployment, Installation, JobPayload, RunPayload, WorkflowJob, WorkflowRun
+from holdfast.jobs.intake.payloads import Deployment, Installation, JobPayload, RunPayload, WorkflowJob, WorkflowRun
 from holdfast.ports.store.tables import TABLES
 
 
@@ -106,9 +106,9 @@ def take(rows: Rows, headers: Headers, body: bytes) -> tuple[int, bytes]:
 
 
 def _take_job(rows: Rows, payload: Job, mark: str, delivery: str, now: float) -> bool:
-    told, installation, action = payload.workflow_job, payload.installation, payload.action
-    key, run_key = f"{installation.id}#{told.id}", f"{installation.id}#{told.run_id}#{told.run_attempt}"
-    at = told.completed_at or told.started_at or ""
+    reported, installation, action = payload.workflow_job, payload.installation, payload.action
+    key, run_key = f"{installation.id}#{reported.id}", f"{installation.id}#{reported.run_id}#{reported.run_attempt}"
+    at = reported.completed_at or reported.started_at or ""
     sort = f"{at}#webhook_{action}#{mark}"
     received = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
     old = rows.item("workflow_jobs", key)
@@ -149,7 +149,7 @@ def _take_job(rows: Rows, payload: Job, mark: str, delivery: str, now: float) ->
 
 def _said(payload: Job, at_ms: int) -> Item:
     """What this event says of the job."""
-    told, action = payload.workflow_job, payload.action
+    reported, action = payload.workflow_job, payload.action
     said: Item = {
         "status": action,
         "rk": _RANKS[action] * _STEP + at_ms,
@@ -157,61 +157,63 @@ def _said(payload: Job, at_ms: int) -> Item:
     }
     if action in ("queued", "waiting"):
         said[f"{action}_ms"] = at_ms
-    if told.runner_name:
-        said |= {"started_at": told.started_at, "runner_name": told.runner_name}
-        said |= {"runner_group_id": told.runner_group_id} | ({"runner_id": told.runner_id} if told.runner_id else {})
+    if reported.runner_name:
+        said |= {"started_at": reported.started_at, "runner_name": reported.runner_name}
+        said |= {"runner_group_id": reported.runner_group_id} | (
+            {"runner_id": reported.runner_id} if reported.runner_id else {}
+        )
     if action == "completed":
-        said |= {"conclusion": told.conclusion, "completed_at": told.completed_at}
+        said |= {"conclusion": reported.conclusion, "completed_at": reported.completed_at}
     if payload.deployment is not None:
         said["deployment_id"] = payload.deployment.id
     return said
 
 
 def _identity(payload: Job, key: str, run_key: str, received: str, now: int) -> Item:
-    told, installation, repository = payload.workflow_job, payload.installation, payload.repository
+    reported, installation, repository = payload.workflow_job, payload.installation, payload.repository
     return {
         "PK": key,
         "SK": "v",
-        "created_at": told.created_at,
+        "created_at": reported.created_at,
         "GSI2-PK": f"{installation.id}#{repository.full_name}",
         "GSI3-PK": run_key,
         "received_at": received,
         "ttl": now + _KEPT_SECONDS,
         "repo_is_private": repository.private,
-        "workflow_name": told.workflow_name,
-        "job_name": told.name,
-        "head_sha": told.head_sha,
+        "workflow_name": reported.workflow_name,
+        "job_name": reported.name,
+        "head_sha": reported.head_sha,
         "default_branch": repository.default_branch,
-        "labels": told.labels,
+        "labels": reported.labels,
         "custom_properties": repository.custom_properties,
         "dl": {"$ss": []},
     }
 
 
 def _count(rows: Rows, payload: Job, run_key: str, now: int) -> None:
-    told = payload.workflow_job
+    reported = payload.workflow_job
     old = rows.item("workflow_runs", run_key)
     run = old or _run_identity(payload, run_key, now)
-    run |= {"head_sha": told.head_sha, "head_branch": told.head_branch, "workflow_name": told.workflow_name}
+    run |= {"head_sha": reported.head_sha, "head_branch": reported.head_branch, "workflow_name": reported.workflow_name}
     sets = {name: set(run.pop(name, {"$ns": []})["$ns"]) for name in ("open", "done", "failed")}
-    job = str(told.id)
+    job = str(reported.id)
     if payload.action == "completed":
         sets["open"].discard(job)
         sets["done"].add(job)
-        if told.conclusion == "failure":
+        if reported.conclusion == "failure":
             sets["failed"].add(job)
     else:
         sets["open"].add(job)
     run |= {name: {"$ns": sorted(ids)} for name, ids in sets.items() if ids}
     if payload.deployment is not None:
-        place = _mark(payload.deployment.environment or "")[:3] + _mark(told.name or "")[:5]
+        place = _mark(payload.deployment.environment or "")[:3] + _mark(reported.name or "")[:5]
         gates = {*run.get("deployments", {"$ss": []})["$ss"], f"{payload.deployment.id}#{place}"}
         run["deployments"] = {"$ss": sorted(gates)}
     rows.put("workflow_runs", run, is_new=old is None)
 
 
 def _take_deployment(rows: Rows, payload: Job, found: Deployment, now: int) -> None:
-    told = payload.workflow_job
+    reported = payload.workflow_job
     key = f"{payload.installation.id}#{found.id}"
     old = rows.item("deployments", key)
     item = old or {
@@ -222,19 +224,19 @@ def _take_deployment(rows: Rows, payload: Job, found: Deployment, now: int) -> N
         "ttl": now + _KEPT_SECONDS,
         "repo_full_name": payload.repository.full_name,
         "environment": found.environment,
-        "run_id": told.run_id,
-        "run_attempt": told.run_attempt,
+        "run_id": reported.run_id,
+        "run_attempt": reported.run_attempt,
         "job_ids": {"$ns": []},
     }
-    item["job_ids"] = {"$ns": sorted({*item["job_ids"]["$ns"], str(told.id)})}
+    item["job_ids"] = {"$ns": sorted({*item["job_ids"]["$ns"], str(reported.id)})}
     if payload.action == "waiting":
         item["requires_approval"] = True
     rows.put("deployments", item, is_new=old is None)
 
 
 def _take_run(rows: Rows, payload: Run, mark: str, now: int) -> bool:
-    told, installation = payload.workflow_run, payload.installation
-    key = f"{installation.id}#{told.id}#{told.run_attempt}"
+    reported, installation = payload.workflow_run, payload.installation
+    key = f"{installation.id}#{reported.id}#{reported.run_attempt}"
     old = rows.item("workflow_runs", key)
     run = old or _run_identity(payload, key, now)
     marks = run.get("dl", {"$ss": []})["$ss"]
@@ -244,16 +246,16 @@ def _take_run(rows: Rows, payload: Run, mark: str, now: int) -> bool:
     run |= {
         "dl": {"$ss": sorted([*marks, mark])},
         "status": status,
-        "rk": _RUN_RANKS[status] * _STEP + _epoch_ms(told.updated_at or ""),
-        "created_at": told.created_at,
-        "updated_at": told.updated_at,
-        "workflow_id": told.workflow_id,
-        "workflow_name": told.name,
-        "head_sha": told.head_sha,
-        "head_branch": told.head_branch,
+        "rk": _RUN_RANKS[status] * _STEP + _epoch_ms(reported.updated_at or ""),
+        "created_at": reported.created_at,
+        "updated_at": reported.updated_at,
+        "workflow_id": reported.workflow_id,
+        "workflow_name": reported.name,
+        "head_sha": reported.head_sha,
+        "head_branch": reported.head_branch,
     }
-    if told.conclusion:
-        run["conclusion"] = told.conclusion
+    if reported.conclusion:
+        run["conclusion"] = reported.conclusion
     rows.put("workflow_runs", run, is_new=old is None)
     return True
 

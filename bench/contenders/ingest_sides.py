@@ -124,5 +124,5 @@ class _Exchange:
         if not received or not self._answer.startswith(b"HTTP/1.1 200 "[: len(self._answer)]):
             raise WrongAnswer(self._answer[:500].decode(errors="replace") or "the connection was closed")
         head, blank, body = self._answer.partition(b"\r\n\r\n")
-        told = re.search(rb"content-length: (\d+)", head)
-        return bool(blank) and told is not None and len(body) == int(told[1])
+        length = re.search(rb"content-length: (\d+)", head)
+        return bool(blank) and length is not None and len(body) == int(length[1])

@@ -115,7 +115,7 @@ class Leases:
             self._fences[name] += 1
 
     def check(self) -> None:
-        """Every update that was acknowledged is there, and none twice: what forgets is fast, and no contender."""
+        """Check that every acknowledged update is stored once: a store that forgets would be fast."""
         for name, fence in self._fences.items():
             found = self._side.read(name)["fence"]
             if found != fence:

@@ -81,7 +81,7 @@ class BareSqlite:
 
 
 class _Waiting:
-    """One who takes a lease together with others."""
+    """A thread that takes a lease together with others."""
 
     following: "_Waiting | None" = None
     is_done = False
@@ -96,8 +96,8 @@ class _Waiting:
 class BareGroups(BareSqlite):
     """Implements `bench.contenders.leases.Side`: the same work as bare sqlite3's, in groups that share a commit.
 
-    As little of a group commit as can be, with nothing for failures, interrupts or closing: what many threads can gain
-    from sharing a commit on this machine, in Python.
+    The smallest possible group commit, without handling of failures, interrupts or closing: it shows what many threads
+    can gain from sharing a commit on this machine, in Python.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Stores with many jobs in them, made quickly: a hundred finished ones are told to the tracker, and their rows copied.
+"""Stores with many jobs in them, made quickly: the tracker stores a hundred finished ones, and their rows are copied.
 
 A few jobs are under way, however many are stored: those that have ended pile up, those that have not do not.
 """
@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.cluster.tick import tick
-from holdfast.entrypoints.wiring import open_store
-from holdfast.entrypoints.world import TICK_SECONDS, open_world
-from holdfast.jobs.ingest import Tracker
+from holdfast.entrypoints.wiring.stores import open_store
+from holdfast.entrypoints.wiring.world import TICK_SECONDS, open_world
+from holdfast.jobs.intake.tracker import Tracker
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import Settings
 from holdfast.ports.store.tables import JOBS
@@ -30,16 +30,16 @@ Row = tuple[Any, ...]
 
 
 def tick_for(settings: Settings, minutes: int) -> None:
-    """Let the simulated cluster live for so long, a tick a minute: something for the time line."""
+    """Let the simulated cluster run for that long, a tick a minute: data for the timeline."""
     with (
         open_world(settings, changed=None, writable=True) as world,
         closing(open_store(settings, world.clock)) as store,
     ):
-        if world.living is None:
+        if world.simulated is None:
             raise RuntimeError("this is for the simulated world")
         cluster = world.cluster(settings, store)
         for _ in range(minutes):
-            world.living.pass_time(TICK_SECONDS)
+            world.simulated.pass_time(TICK_SECONDS)
             tick(cluster, "bench")
 
 
@@ -52,7 +52,7 @@ def store_jobs(settings: Settings, count: int) -> None:
     with closing(open_store(settings)) as store:
         tracker = Tracker(store, SystemClock(), "bench")
         for number in range(min(count, PATTERNS)):
-            _tell(
+            _send_events(
                 tracker, number, newest, "completed" if number >= UNDER_WAY else ("queued", "in_progress")[number % 2]
             )
     with closing(sqlite3.connect(file)) as connection:
@@ -62,7 +62,7 @@ def store_jobs(settings: Settings, count: int) -> None:
         raise RuntimeError(f"{found} jobs are stored, and not {count}")
 
 
-def _tell(tracker: Tracker, number: int, newest: Instant, until: str) -> None:
+def _send_events(tracker: Tracker, number: int, newest: Instant, until: str) -> None:
     created = _created(number, newest)
     for action, seconds in _STEPS.items():
         at = created.plus(seconds)

@@ -1,1 +1,1 @@
-"""What all benchmarks share: how one is found, run, measured and reported."""
+"""What all benchmarks share: finding, running, measuring and reporting them."""

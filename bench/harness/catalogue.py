@@ -1,4 +1,4 @@
-"""Which benchmarks there are: every module of `bench` is one, under its own name."""
+"""The list of benchmarks: every module of `bench` is one, with the name of the module."""
 
 import importlib
 import inspect
@@ -18,11 +18,11 @@ RESERVED: Final = ("all", "list")
 
 
 class NoSuchBenchmark(Exception):
-    """No benchmark has this name; the message says which one may be meant."""
+    """No benchmark has this name; the message suggests a similar one."""
 
 
 class BadBenchmark(Exception):
-    """A module that is not a benchmark, and stands where one should."""
+    """A module in the folder of benchmarks that is not one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def every_benchmark() -> list[Benchmark]:
 
 
 def benchmark(name: str, package: str = "bench", known: list[str] | None = None) -> Benchmark:
-    """The benchmark of this name. It says what it measures, or it is none."""
+    """The benchmark of this name, which must have a docstring."""
     known = names() if known is None else known
     if name not in known:
         close = get_close_matches(name, [*known, *RESERVED], n=1)

@@ -1,6 +1,6 @@
-"""The command line. Figures go to stdout, what is going on to stderr.
+"""The command line. Figures go to stdout, progress to stderr.
 
-A goal that is missed is shown, and no failure: machines are noisy. Exit codes: 0 measured, 2 wrong usage, 130
+A missed goal is shown, but is not a failure: machines are noisy. Exit codes: 0 measured, 2 wrong usage, 130
 interrupted.
 """
 
@@ -16,7 +16,7 @@ from bench.harness import machine, report
 from bench.harness.catalogue import BENCHMARKS, Benchmark, NoSuchBenchmark, benchmark, every_benchmark
 from bench.harness.report import Result
 from bench.harness.run import prepared
-from holdfast.cli.output import print_json, print_table
+from holdfast.cli.terminal.output import print_json, print_table
 
 RESULTS: Final = BENCHMARKS / "RESULTS.md"
 
@@ -28,7 +28,7 @@ INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 @click.option("as_json", "--json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--quick", is_flag=True, help="Few operations: shows that it runs; the figures say nothing.")
 def command(name: str, *, as_json: bool, quick: bool) -> None:
-    """Run the benchmark NAME; `all` runs all of them and writes bench/RESULTS.md, `list` tells their names."""
+    """Run the benchmark NAME; `all` runs all of them and writes bench/RESULTS.md, `list` lists their names."""
     if name == "list":
         _list(as_json=as_json)
     elif name == "all":
@@ -66,7 +66,7 @@ def _run_all(*, as_json: bool, quick: bool) -> None:
         for result in results:
             _print(result, as_json=False)
     if quick:
-        print(f"bench: a quick run says nothing, so {RESULTS.name} stays as it is", file=sys.stderr)
+        print(f"bench: a quick run is not representative; {RESULTS.name} is unchanged", file=sys.stderr)
         return
     described = machine.description(Path.cwd())
     RESULTS.write_text(report.page(results, described, datetime.now(UTC).date()), encoding="utf-8")

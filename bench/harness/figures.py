@@ -1,4 +1,4 @@
-"""A figure: what was measured, beside what, and whether that was the goal."""
+"""A figure: what was measured, its reference, and whether it met the goal."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -39,7 +39,7 @@ def value_at_most(limit: float) -> Goal:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number. `what` also says what the reference is, where there is one."""
+    """One measured number. `what` also names the reference, if there is one."""
 
     what: str
     value: float

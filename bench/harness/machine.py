@@ -1,4 +1,4 @@
-"""What the figures were measured on. No names and no places: they may be published."""
+"""The machine that the figures were measured on, without names and paths: they may be published."""
 
 import importlib.metadata
 import os
@@ -26,15 +26,15 @@ def description(data: Path) -> dict[str, str]:
 
 
 class Neighbours:
-    """How much of the machine others use, from construction on."""
+    """How much of the machine other processes use, since construction."""
 
     def __init__(self) -> None:
         self._started = self._counted()
 
     def cpu_share(self) -> float | None:
-        """Their part of all cores' time, from 0 to 1; None where the system does not tell.
+        """Their share of the time of all cores, from 0 to 1; None if unknown.
 
-        A server that this process started counts as another until it has ended.
+        A server that this process started counts as another process until it has ended.
         """
         if self._started is None or (now := self._counted()) is None:
             return None

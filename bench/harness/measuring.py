@@ -1,7 +1,7 @@
 """Time and CPU of many operations, in rounds that take turns.
 
 CPU is that of this process, user and system, over all its threads; a server's is not in it. Each round measures every
-contender once, one after the other, so that a busy neighbour slows all of them; the figure is the median of rounds.
+contender once, one after the other, so that a busy machine slows all of them; the figure is the median of rounds.
 """
 
 import time
@@ -17,7 +17,7 @@ Worker = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One contender in one round. `commits` is for those who count them."""
+    """One contender in one round. `commits` is set by contenders that count them."""
 
     operations: int
     seconds: float
@@ -61,7 +61,7 @@ def in_turns(
 ) -> dict[str, list[Sample]]:
     """Measure each contender once a round; the samples by its name. Those of round 0, the warm-up, are dropped.
 
-    Every other round goes backwards: nobody always comes right after the same neighbour.
+    Every other round is reversed, so that no contender always follows the same one.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in contenders}
     for number in range(rounds + 1):

@@ -37,7 +37,7 @@ def rows(figures: Sequence[Figure]) -> list[list[str]]:
 
 
 def page(results: Sequence[Result], machine: dict[str, str], day: date) -> str:
-    """All of it as Markdown."""
+    """All results as Markdown."""
     about_machine = "".join(f"| {what} | {text} |\n" for what, text in {**machine, "day": day.isoformat()}.items())
     sections = "".join("\n" + "\n".join(_section(result)) + "\n" for result in results)
     return f"{_START}\n| machine | |\n| --- | --- |\n{about_machine}{sections}"

@@ -1,4 +1,4 @@
-"""One run of a benchmark: how thorough it is, where its files go, and how it says what it is at."""
+"""One run of a benchmark: how thorough it is, where its files go, and how it reports progress."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _CALM_SHARE: Final = 0.1  # of the machine's CPU; a machine that does nothing el
 
 
 class Progress:
-    """Says on stderr what is being done: a line for each step, or one line that changes where a person looks on."""
+    """Reports progress on stderr: a line for each step, or on a terminal one line that changes."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass
 class Run:
-    """What a benchmark is given. `notes` are told with its figures: what was left out, and why."""
+    """What a benchmark receives. `notes` appear with its figures: what was left out, and why."""
 
     quick: bool
     directory: Path
@@ -65,7 +65,7 @@ class Run:
 
 @contextmanager
 def prepared(name: str, *, quick: bool) -> Iterator[Run]:
-    """A run with a directory of its own on the disk, which goes when it ends."""
+    """A run with its own directory on the disk, which is removed at the end."""
     DATA.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=DATA) as directory:
         run = Run(quick, Path(directory).absolute(), Progress(name))

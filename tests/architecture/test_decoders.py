@@ -1,4 +1,4 @@
-"""Two threads that make a decoder of the same type at once crash the process: decoders are made in one place."""
+"""Two threads that create a decoder of the same type at once crash the process: decoders are created in one place."""
 
 import ast
 from pathlib import Path
@@ -11,7 +11,7 @@ FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != THE_PLACE]
 
 
 def made_elsewhere(tree: ast.AST) -> list[int]:
-    """The lines that let msgspec look into a type."""
+    """The lines that make msgspec inspect a type."""
     return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and looks_into_a_type(node)]
 
 
@@ -21,9 +21,9 @@ def looks_into_a_type(call: ast.Call) -> bool:
     return (name.endswith("msgspec.json.decode") and has_type) or name.endswith(("json.Decoder", "msgspec.convert"))
 
 
-def test_only_one_place_makes_decoders_of_types() -> None:
+def test_decoders_of_types_are_created_in_one_place() -> None:
     found = {path.relative_to(SOURCE).as_posix(): made_elsewhere(ast.parse(path.read_text())) for path in FILES}
-    # Of plain values, when it is imported: it looks into no struct.
+    # Of plain values, at import time: it inspects no struct.
     assert len(found.pop("adapters/sqlite/items.py")) == 1
     assert {name: lines for name, lines in found.items() if lines} == {}, "use holdfast.kernel.typed_json"
 
@@ -37,6 +37,6 @@ def test_only_one_place_makes_decoders_of_types() -> None:
         "msgspec.convert(b, T)",
     ],
 )
-def test_one_that_is_made_elsewhere_is_seen(line: str) -> None:
+def test_a_decoder_created_elsewhere_is_found(line: str) -> None:
     assert made_elsewhere(ast.parse(line)) == [1]
     assert made_elsewhere(ast.parse("msgspec.json.decode(b)")) == []

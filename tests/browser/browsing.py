@@ -1,6 +1,6 @@
 """A real Chromium, driven by Playwright: the one of this machine, never a download.
 
-Debian's package is looked for (`chromium`), and Google's names for it. CHROMIUM names another.
+It is searched under the names of Debian's package (`chromium`) and Google's. CHROMIUM names another.
 """
 
 import os
@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS: Final = ("--no-sandbox", "--disable-dev-shm-usage")
-# The machine may be busy with other tests; nothing is waited for longer than it takes.
+# The machine may be busy with other tests; no wait is longer than needed.
 PATIENCE_MS = 120_000  # a busy machine is slow, not wrong
 NO_CHROMIUM: Final = "no Chromium; install it with: apt-get install chromium (or name one in CHROMIUM)"
 AXE: Final = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def running_chromium(program: str) -> Iterator[Browser]:
 
 @dataclass
 class Visitor:
-    """Somebody who looks at pages of one server. What the browser complains of is kept."""
+    """A visitor of one server's pages. Problems that the browser reports are recorded."""
 
     browser: Browser
     problems: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Visitor:
         return page
 
     def leaves(self) -> None:
-        """A page that stays open goes on drawing what happens."""
+        """An open page would keep updating itself."""
         while self._contexts:
             self._contexts.pop().close()
 
@@ -77,7 +77,7 @@ class Visitor:
 
 
 def barriers(page: Page) -> list[str]:
-    """What axe-core finds that keeps somebody from reading or using the page."""
-    page.evaluate(AXE)  # by the browser itself: the page's policy stays on, and does not stand in its way
+    """Accessibility violations that axe-core finds."""
+    page.evaluate(AXE)  # run by the browser itself: the page's security policy stays on, and does not block it
     found: list[str] = page.evaluate(_JUDGED)
     return found

@@ -1,4 +1,4 @@
-"""The console in a real browser, over the living simulated system."""
+"""The console in a real browser, with the live simulated system."""
 
 import os
 import re
@@ -12,9 +12,9 @@ from playwright.sync_api import Page, expect
 
 from holdfast.console.pages.shell import environment
 from tests.browser.browsing import NO_CHROMIUM, SCREENS, Visitor, barriers, found_chromium
-from tests.browser.conftest import RunningHoldfast, running_holdfast
-from tests.conftest import REAL
 from tests.payloads import sample
+from tests.support.demo_server import RunningHoldfast, running_holdfast
+from tests.support.real_servers import REAL
 
 if found_chromium() is None and not REAL:
     pytest.skip(NO_CHROMIUM, allow_module_level=True)  # once, and not for each test
@@ -26,11 +26,13 @@ _HIDE = """(is_hidden) => {
   Object.defineProperty(document, "hidden", { configurable: true, get: () => is_hidden });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
+# The narrowest screen first, which is also dark; `make test-real` checks all of them.
+EACH_SCREEN = [pytest.param(name, marks=[] if name == "phone" else pytest.mark.slow) for name in SCREENS]
 GROUND = "getComputedStyle(document.body).backgroundColor"
 
 
 def marked(page: Page) -> None:
-    """Whoever loads the page anew loses the mark."""
+    """A reload of the page loses the mark."""
     page.evaluate("window.mark = 'same page'")
 
 
@@ -38,12 +40,12 @@ def is_marked(page: Page) -> bool:
     return bool(page.evaluate("window.mark === 'same page'"))
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", EACH_SCREEN)
 @pytest.mark.parametrize("path", PAGES)
-def test_each_page_is_good_to_look_at(
+def test_each_page_fits_the_screen_and_is_accessible(
     visitor: Visitor, holdfast: RunningHoldfast, pictures: Path, path: str, screen: str
 ) -> None:
-    """Nothing is wider than the screen, and nobody is kept from reading it: no text too faint, nothing unnamed."""
+    """Nothing is wider than the screen; enough contrast, and everything has a label."""
     page = visitor.opens(holdfast.url + path, screen)
     expect(page.locator("main h1").first).to_be_visible()
     name = path.strip("/").replace("/", "-") or "overview"
@@ -53,15 +55,15 @@ def test_each_page_is_good_to_look_at(
     assert barriers(page) == []
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", EACH_SCREEN)
 def test_a_job_and_its_run_are_a_click_away(
     visitor: Visitor, holdfast: RunningHoldfast, pictures: Path, screen: str
 ) -> None:
-    # One that ran: a job that was cancelled in the queue, or skipped, has but one stage.
+    # One that ran: a job that was cancelled in the queue, or skipped, has only one stage.
     page = visitor.opens(f"{holdfast.url}/jobs?tab=finished&conclusion=success", screen)
     page.locator("#live").click()
     page.locator("#jobs tbody th a").first.click()
-    expect(page.locator("#stages")).to_contain_text("Where the time went")
+    expect(page.locator("#stages")).to_contain_text("Time by stage")
     assert page.locator(".stages rect").count() > 2
     page.screenshot(path=pictures / f"job-{screen}.png", full_page=True)
     assert barriers(page) == []
@@ -73,8 +75,8 @@ def test_a_job_and_its_run_are_a_click_away(
     assert barriers(page) == []
 
 
-def test_a_page_changes_by_itself(visitor: Visitor, holdfast: RunningHoldfast) -> None:
-    """And what somebody has opened stays open, and what is being typed stays."""
+def test_a_page_updates_by_itself(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    """Opened details stay open, and text being typed stays."""
     page = visitor.opens(f"{holdfast.url}/cluster")
     marked(page)
     opened = page.locator(".node details").first.evaluate("(each) => { each.open = true; return each.id; }")
@@ -87,7 +89,7 @@ def test_a_page_changes_by_itself(visitor: Visitor, holdfast: RunningHoldfast) -
 
 
 def test_any_number_of_tabs_can_be_open(visitor: Visitor, holdfast: RunningHoldfast) -> None:
-    """A browser keeps six connections to a server: a tab that nobody looks at must not hold one."""
+    """A browser allows six connections to a server: a hidden tab must not hold one."""
     page = visitor.opens(f"{holdfast.url}/system")
     tabs = [page, *(page.context.new_page() for _ in range(8))]
     for tab in tabs:
@@ -99,17 +101,17 @@ def test_any_number_of_tabs_can_be_open(visitor: Visitor, holdfast: RunningHoldf
     expect(first.locator("#system")).not_to_have_text(stood, use_inner_text=True)
 
 
-def test_live_can_be_stopped(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+def test_live_updates_can_be_stopped(visitor: Visitor, holdfast: RunningHoldfast) -> None:
     page = visitor.opens(f"{holdfast.url}/simulator")
     page.locator("#live").click()
     expect(page.locator("#live")).to_have_attribute("aria-pressed", "false")
     stood = page.locator("#clock").inner_text()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    # Two changes that another page is told of: the first one's answer would be there at the second.
+    # Two changes that another page is notified of: the response to the first would be there by the second.
     page.evaluate(
-        "new Promise((done) => { let told = 0;"
-        " new EventSource('/live').addEventListener('changed', () => { if (++told === 2) done(); }); })"
+        "new Promise((done) => { let changes = 0;"
+        " new EventSource('/live').addEventListener('changed', () => { if (++changes === 2) done(); }); })"
     )
     assert page.locator("#clock").inner_text() == stood
     assert asked == [f"{holdfast.url}/live"]
@@ -148,12 +150,12 @@ def test_filters_narrow_the_jobs(visitor: Visitor, holdfast: RunningHoldfast) ->
     page.get_by_role("link", name="clear").click()
     page.wait_for_url(lambda url: "repo=" not in url)
     page.goto(f"{holdfast.url}/jobs?repo=tidewater/none")
-    expect(page.locator("#jobs")).to_contain_text("No job like that")
+    expect(page.locator("#jobs")).to_contain_text("No matching jobs")
 
 
 @pytest.mark.parametrize("name", [HOSTILE, "x" * 190, "\u202egnp.exe\u2066"], ids=["markup", "long", "turned"])
-def test_hostile_names_stay_names(visitor: Visitor, holdfast: RunningHoldfast, name: str) -> None:
-    """Whatever they are: no element, no wider than a phone, and the text after them reads as it was written."""
+def test_hostile_names_are_shown_as_text(visitor: Visitor, holdfast: RunningHoldfast, name: str) -> None:
+    """They create no element, are no wider than a phone, and do not change the text after them."""
     payload = sample("workflow_job")
     number = payload["workflow_job"]["id"] + len(name)
     payload["workflow_job"] |= {"id": number, "name": name, "workflow_name": name, "labels": [name[:100]]}
@@ -171,7 +173,7 @@ def test_hostile_names_stay_names(visitor: Visitor, holdfast: RunningHoldfast, n
         assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS["phone"]["viewport"]["width"]
 
 
-def test_a_theme_that_was_chosen_stays(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+def test_the_chosen_theme_is_kept(visitor: Visitor, holdfast: RunningHoldfast) -> None:
     page = visitor.opens(f"{holdfast.url}/")
     ground = page.evaluate(GROUND)
     page.locator("#theme").click()
@@ -180,7 +182,7 @@ def test_a_theme_that_was_chosen_stays(visitor: Visitor, holdfast: RunningHoldfa
     assert page.evaluate(GROUND) != ground
 
 
-def test_times_are_the_readers(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+def test_times_are_in_the_readers_time_zone(visitor: Visitor, holdfast: RunningHoldfast) -> None:
     page = visitor.opens(f"{holdfast.url}/system", timezone_id="Asia/Kolkata")
     time = page.locator("main time").first
     expect(time).not_to_contain_text("UTC")
@@ -189,58 +191,66 @@ def test_times_are_the_readers(visitor: Visitor, holdfast: RunningHoldfast) -> N
     assert f":{minutes:02d}:" in time.inner_text()
 
 
-def test_a_fault_on_order_is_seen_in_the_cluster(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+def test_an_injected_fault_is_visible_in_the_cluster(visitor: Visitor, holdfast: RunningHoldfast) -> None:
     page = visitor.opens(f"{holdfast.url}/simulator")
     page.get_by_role("button", name="Burst of 30 pods").click()
-    expect(page.locator("#orders")).to_contain_text("30 pods for 30 minutes")
+    expect(page.locator("#orders")).to_contain_text("added 30 pods for 30 minutes")
     for speed in ("600", "240"):
         page.locator(f"button[value='{speed}']").click()
         expect(page.locator(f"button[value='{speed}']")).to_have_attribute("aria-pressed", "true")
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/jobs/1/2", "/jobs?tab=odd"])
-def test_a_page_that_is_not_there_says_so(
-    visitor: Visitor, holdfast: RunningHoldfast, pictures: Path, path: str
-) -> None:
+def test_a_missing_page_says_so(visitor: Visitor, holdfast: RunningHoldfast, pictures: Path, path: str) -> None:
     page = visitor.opens(holdfast.url + path)
-    expect(page.locator("main h1")).to_have_text(re.compile("Not found|Not understood"))
+    expect(page.locator("main h1")).to_have_text(re.compile("Not found|Bad request"))
     assert page.locator("main a").count() > 0
     assert barriers(page) == []
     page.screenshot(path=pictures / "error.png")
-    # The browser tells of the status, each time that the page asks for what is new, and of nothing else.
+    # The browser reports only the status, each time the page requests updates.
     visitor.leaves()
     assert visitor.problems
-    assert [told for told in visitor.problems if "the server responded with a status of 40" not in told] == []
+    assert [problem for problem in visitor.problems if "the server responded with a status of 40" not in problem] == []
     visitor.problems.clear()
 
 
-def test_a_page_that_could_not_be_made_comes_by_itself(visitor: Visitor, holdfast: RunningHoldfast) -> None:
-    """The store did not answer; then it does."""
+def test_an_unavailable_page_loads_by_itself_later(visitor: Visitor, holdfast: RunningHoldfast) -> None:
+    """The store does not respond at first; then it does."""
     page = visitor.opens(holdfast.url + "/system")
     error = environment().get_template("error.html")
-    about = {"title": "Not now", "kind": "Not now", "problem": "throttled", "passes": True, "json_path": None}
+    about = {
+        "title": "Not now",
+        "kind": "Not now",
+        "problem": "throttled",
+        "passes": True,
+        "json_path": None,
+        "back": None,
+    }
     frame: dict[str, Any] = {"version": "1", "places": (), "path": "/costs", "query": {}, "world": "", "visitor": None}
     body = error.render(**about, **frame, is_operator=False)
     page.route("**/costs", lambda route: route.fulfill(status=503, body=body, content_type="text/html"))
+    page.clock.install()
     page.goto(holdfast.url + "/costs")
     expect(page.locator("main h1")).to_have_text("Not now")
+    page.clock.fast_forward(5_000)
     expect(page.locator("#lost")).to_be_visible()
     page.unroute("**/costs")
+    page.clock.fast_forward(5_000)
     expect(page.locator("main h1")).to_have_text("Costs")
     visitor.leaves()
-    assert [told for told in visitor.problems if "the server responded with a status of 503" not in told] == []
+    assert [problem for problem in visitor.problems if "the server responded with a status of 503" not in problem] == []
     visitor.problems.clear()
 
 
 def test_signing_in_with_a_token(visitor: Visitor, pictures: Path, tmp_path: Path) -> None:
-    """A wrong one is refused, the right one leads to where one wanted to go; readers see no buttons."""
+    """A wrong one is refused, the right one redirects to the requested page; readers see no buttons."""
     tokens = {"CONSOLE_TOKEN": "operator-0123456789abcdef", "CONSOLE_READ_TOKEN": "reader-0123456789abcdef"}
     with running_holdfast(tmp_path / "data", settings=tokens) as running:
         page = visitor.opens(f"{running.url}/cluster?hours=1")
         field = page.get_by_label("Token")
         field.fill("guessed")
         field.press("Enter")
-        expect(page.locator("main")).to_contain_text("That is not a token of this server.")
+        expect(page.locator("main")).to_contain_text("This token is not valid here.")
         assert barriers(page) == []
         page.screenshot(path=pictures / "login.png")
         assert "401" in visitor.problems.pop()
@@ -272,9 +282,9 @@ def test_a_run_of_the_simulator_is_started_watched_and_stopped(
     page.get_by_role("button", name="Start").click()
     expect(run).to_contain_text("2 of 2 seeds")
     expect(run).to_contain_text("holdfast simulate --seed 7 --seeds 2 --faults mild")
-    run.get_by_text("checkers watch; all invariants held").click()
+    run.get_by_text("checkers; all invariants held").click()
     expect(run).to_contain_text("the fence never decreases")
-    page.evaluate("scrollTo(0, 0)")  # or the frame would stand in the middle of the picture
+    page.evaluate("scrollTo(0, 0)")  # otherwise the header would be in the middle of the picture
     page.screenshot(path=pictures / "simulator-run.png", full_page=True)
     assert barriers(page) == []
     page.get_by_label("Seeds", exact=True).fill("900")
@@ -288,8 +298,8 @@ def test_a_run_of_the_simulator_is_started_watched_and_stopped(
     assert holdfast.get("/api/simulator")["run"]["state"] == "stopped"
 
 
-def test_the_page_shows_that_the_server_died_and_that_it_came_back(visitor: Visitor, tmp_path: Path) -> None:
-    """Killed without warning; started again on the same directory it goes on, and so does the page."""
+def test_the_page_shows_that_the_server_died_and_restarted(visitor: Visitor, tmp_path: Path) -> None:
+    """Killed without warning; restarted on the same directory it continues, and so does the page."""
     with running_holdfast(tmp_path / "data") as first:
         first.until("/api/overview", lambda data: data["latest"])
         page = visitor.opens(f"{first.url}/cluster")
@@ -303,7 +313,7 @@ def test_the_page_shows_that_the_server_died_and_that_it_came_back(visitor: Visi
         expect(page.locator("#action")).not_to_have_text(before, use_inner_text=True)
         assert is_marked(page)
         assert second.get("/api/overview")["time_line"]["points"]
-        # While nobody listened, the browser said so; it has nothing else to say.
+        # While the server was down, the browser reported that, and nothing else.
         refused = re.compile("net::ERR_|Failed to load resource")
         visitor.problems[:] = [problem for problem in visitor.problems if not refused.search(problem)]
         visitor.leaves()

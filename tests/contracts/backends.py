@@ -1,6 +1,6 @@
 """The backends under contract, each opened empty with the contract's own tables.
 
-The tables are not Holdfast's: they have an index of each projection, so that each rule of the port has a place.
+The tables are not Holdfast's: they have an index of each projection, so that each rule of the port can be tested.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from botocore.credentials import Credentials
 
-from holdfast.adapters.dynamodb import DynamoStore
-from holdfast.adapters.dynamodb_boto3 import Boto3Transport, boto3_client
-from holdfast.adapters.dynamodb_calls import DynamoCalls
-from holdfast.adapters.dynamodb_lean import LeanTransport, Place
-from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.dynamodb.boto3_transport import Boto3Transport, boto3_client
+from holdfast.adapters.dynamodb.calls import DynamoCalls
+from holdfast.adapters.dynamodb.lean_transport import Endpoint, LeanTransport
+from holdfast.adapters.dynamodb.store import DynamoStore
+from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.embedded import EmbeddedStore
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import ApswDriver, StandardDriver, sqlite_store
@@ -46,7 +46,7 @@ _NUMBERS = count(1)
 
 @dataclass(frozen=True)
 class Backend:
-    """An open store, and the clock it goes by."""
+    """An open store, and its clock."""
 
     name: str
     store: Store
@@ -62,7 +62,7 @@ def dynamodb_calls(url: str, clock: Clock, database: str = "contract") -> Dynamo
 
 def lean_dynamodb_calls(url: str, clock: Clock) -> DynamoCalls:
     parts = urlsplit(url)
-    place = Place(parts.hostname or "", parts.port or 0, None, "eu-west-1")
+    place = Endpoint(parts.hostname or "", parts.port or 0, None, "eu-west-1")
     return DynamoCalls(LeanTransport(place, Credentials("contract", "contract")), clock)
 
 

@@ -1,11 +1,11 @@
-"""One suite for every backend: each test that asks for `backend` or `store` runs once on each."""
+"""One suite for every backend: each test that uses `backend` or `store` runs once on each."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.dynamodb_calls import DynamoCalls
+from holdfast.adapters.dynamodb.calls import DynamoCalls
 from holdfast.ports.store import Consumed, Store
 from tests.clocks import StillClock
 from tests.contracts import backends
@@ -28,7 +28,7 @@ def clock() -> StillClock:
 
 @pytest.fixture(scope="session")
 def calls_of(dynamodb_server: RunningServer) -> DynamoCalls:
-    """One client for the session: making one costs more than a test does."""
+    """One client for the session: creating one takes longer than a test."""
     return backends.dynamodb_calls(dynamodb_server.url, StillClock())
 
 
@@ -63,5 +63,5 @@ def consumed() -> list[Consumed]:
 
 @pytest.fixture
 def metered(store: Store, consumed: list[Consumed]) -> Store:
-    """The store, writing what each call consumed into `consumed`."""
+    """The store, which adds what each call consumed to `consumed`."""
     return store.metered(consumed.append)

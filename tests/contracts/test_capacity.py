@@ -1,6 +1,6 @@
-"""What a call consumes: DynamoDB's own figures, and ours worked out in advance, are the same.
+"""What a call consumes: our own calculation equals DynamoDB's figures.
 
-Each figure here is what DynamoDB Local reports; memory and SQLite must come to it by themselves.
+Each figure here is what DynamoDB Local reports; memory and SQLite must calculate the same.
 """
 
 from decimal import Decimal
@@ -41,7 +41,7 @@ def figures(consumed: list[Consumed]) -> list[tuple[str, float, float, dict[str,
 
 
 @pytest.mark.parametrize(("size_bytes", "units"), [(4, 1), (1024, 1), (1025, 2), (3000, 3), (102_400, 100)])
-def test_a_put_costs_a_unit_for_each_kilobyte_begun(
+def test_a_put_costs_a_unit_for_each_started_kilobyte(
     metered: Store, consumed: list[Consumed], size_bytes: int, units: int
 ) -> None:
     item = IN_NO_INDEX if size_bytes == 4 else padded(IN_NO_INDEX, size_bytes)
@@ -50,7 +50,7 @@ def test_a_put_costs_a_unit_for_each_kilobyte_begun(
 
 
 @pytest.mark.parametrize(("size_bytes", "units"), [(100, 1), (4096, 1), (4097, 2), (20_000, 5)])
-def test_a_get_costs_a_unit_for_each_4_kilobytes_begun_and_half_when_it_may_be_old(
+def test_a_get_costs_a_unit_for_each_started_4_kilobytes_and_half_if_eventually_consistent(
     metered: Store, consumed: list[Consumed], size_bytes: int, units: int
 ) -> None:
     metered.put(NOTES, padded(IN_NO_INDEX, size_bytes))
@@ -60,13 +60,13 @@ def test_a_get_costs_a_unit_for_each_4_kilobytes_begun_and_half_when_it_may_be_o
     assert figures(consumed) == [("get", units, 0, {}), ("get", units / 2, 0, {})]
 
 
-def test_a_get_of_nothing_costs_as_one_of_something(metered: Store, consumed: list[Consumed]) -> None:
+def test_a_get_of_a_missing_item_costs_the_minimum(metered: Store, consumed: list[Consumed]) -> None:
     metered.get(NOTES, KEY)
     metered.get(NOTES, KEY, consistent=False)
     assert figures(consumed) == [("get", 1, 0, {}), ("get", 0.5, 0, {})]
 
 
-def test_a_batch_costs_what_the_items_found_cost_singly(metered: Store, consumed: list[Consumed]) -> None:
+def test_a_batch_costs_the_sum_of_its_items(metered: Store, consumed: list[Consumed]) -> None:
     metered.put(NOTES, padded(IN_NO_INDEX, 5000))
     metered.put(NOTES, {"pk": "p", "sk": "small"})
     consumed.clear()
@@ -76,7 +76,7 @@ def test_a_batch_costs_what_the_items_found_cost_singly(metered: Store, consumed
     assert figures(consumed) == [("batch_get", 1.5, 0, {}), ("batch_get", 3, 0, {})]
 
 
-def test_a_query_costs_what_its_page_weighs_together(metered: Store, consumed: list[Consumed]) -> None:
+def test_a_query_costs_by_the_total_size_of_its_page(metered: Store, consumed: list[Consumed]) -> None:
     for number in range(10):
         metered.put(NOTES, padded({"pk": "p", "sk": str(number)}, 1000))
     consumed.clear()
@@ -89,8 +89,8 @@ def test_a_query_costs_what_its_page_weighs_together(metered: Store, consumed: l
     assert [figure[1] for figure in figures(consumed)] == [1.5, 3, 0.5, 1, 0, 0]
 
 
-def test_a_query_of_an_index_costs_what_the_index_holds(metered: Store, consumed: list[Consumed]) -> None:
-    """An index of keys only is cheap to read, whatever the items weigh."""
+def test_a_query_of_an_index_costs_by_the_size_of_its_entries(metered: Store, consumed: list[Consumed]) -> None:
+    """A keys-only index is cheap to read, whatever the size of its items."""
     for number in range(10):
         metered.put(NOTES, padded({**IN_ALL, "sk": str(number)}, 3000))
     consumed.clear()
@@ -227,8 +227,10 @@ def test_a_transaction_costs_twice_its_writes(backend: Backend, consumed: list[C
     assert sum(c.write_units for c in consumed) == (12 if backend.name == "dynamodb" else 10)
 
 
-def test_nothing_is_asked_or_worked_out_without_a_meter(store: Store, metered: Store, consumed: list[Consumed]) -> None:
-    """The unmetered store stays unmetered when a metered twin of it is made."""
+def test_nothing_is_requested_or_calculated_without_a_meter(
+    store: Store, metered: Store, consumed: list[Consumed]
+) -> None:
+    """The unmetered store stays unmetered when a metered twin of it is created."""
     store.put(NOTES, IN_ALL)
     assert consumed == []
     metered.put(NOTES, IN_ALL)

@@ -86,8 +86,8 @@ def test_a_value_is_read_back_as_an_update_set_it(store: Store, value: object) -
     ],
     ids=str,
 )
-def test_equal_values_have_one_form(store: Store, put: object, read: object) -> None:
-    """Numbers lose zeros that mean nothing; tuples are lists, sets are frozensets; on every backend alike."""
+def test_equal_values_are_normalised_to_one_form(store: Store, put: object, read: object) -> None:
+    """Numbers lose insignificant zeros; tuples become lists, sets frozensets; the same on every backend."""
     store.put(NOTES, note(value=put))
     found = store.get(NOTES, KEY)
     assert found == note(value=read)
@@ -117,7 +117,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("value", REFUSED.values(), ids=list(REFUSED))
-def test_what_cannot_be_stored_exactly_is_refused_before_anything_is_written(store: Store, value: object) -> None:
+def test_a_value_that_cannot_be_stored_exactly_is_refused_before_anything_is_written(
+    store: Store, value: object
+) -> None:
     with pytest.raises(BadRequest):
         store.put(NOTES, note(value=value))
     with pytest.raises(BadRequest):
@@ -130,7 +132,7 @@ def test_what_cannot_be_stored_exactly_is_refused_before_anything_is_written(sto
     [Key(""), Key("p", "s"), Key("x" * 2049), Key("\ud800"), Key(7), Key(None)],  # type: ignore[arg-type]
     ids=["empty", "with a sort key", "too long", "a lone surrogate", "a number", "null"],
 )
-def test_a_key_that_cannot_be_one_is_refused(store: Store, key: Key) -> None:
+def test_an_invalid_key_is_refused(store: Store, key: Key) -> None:
     for call in (store.get, store.delete):
         with pytest.raises(BadRequest):
             call(FLAGS, key)
@@ -138,7 +140,7 @@ def test_a_key_that_cannot_be_one_is_refused(store: Store, key: Key) -> None:
         store.update(FLAGS, key, attr("a").set_to(1))
 
 
-def test_keys_reach_to_their_limits(store: Store) -> None:
+def test_keys_of_the_maximum_length_are_accepted(store: Store) -> None:
     """2,048 bytes of partition key and 1,024 of sort key, counted as UTF-8."""
     longest = {"pk": "é" * 1024, "sk": "é" * 512, "at": "x" * 1024, "topic": "t" * 2048}
     store.put(NOTES, longest)
@@ -172,7 +174,7 @@ def test_a_key_cannot_be_updated(store: Store) -> None:
 
 
 def test_an_item_over_400_kb_is_refused_by_name_and_size_and_nothing_is_written(store: Store) -> None:
-    """One byte less is taken."""
+    """One byte less is accepted."""
     overhead = len("pk") + 1 + len("sk") + 1 + len("v")
     store.put(NOTES, note(v="x" * (ITEM_BYTES_MOST - overhead)))
     with pytest.raises(ItemTooLarge, match=rf'notes "p"/"s" has {ITEM_BYTES_MOST + 1} bytes'):
@@ -184,7 +186,7 @@ def test_an_item_over_400_kb_is_refused_by_name_and_size_and_nothing_is_written(
     assert set(found) == {"pk", "sk", "v"}
 
 
-def test_what_was_read_is_the_callers_own(store: Store) -> None:
+def test_a_caller_may_change_an_item_without_changing_the_store(store: Store) -> None:
     """Changing an item that was read, or put, changes nothing in the store."""
     mine = note(tags=["a"], map={"k": [1]})
     store.put(NOTES, mine)
@@ -200,7 +202,7 @@ def test_what_was_read_is_the_callers_own(store: Store) -> None:
     assert store.get(NOTES, KEY) == note(tags=["a"], map={"k": [1]}, n=1)
 
 
-def test_items_are_told_apart_by_their_whole_key(store: Store) -> None:
+def test_items_are_distinguished_by_their_whole_key(store: Store) -> None:
     store.put(NOTES, {"pk": "a", "sk": "b#c"})
     store.put(NOTES, {"pk": "a#b", "sk": "c"})
     store.put(NOTES, {"pk": "A", "sk": "b#c"})
@@ -209,7 +211,7 @@ def test_items_are_told_apart_by_their_whole_key(store: Store) -> None:
         assert store.get(NOTES, key) == {"pk": key.partition, "sk": key.sort}
 
 
-def test_a_batch_has_an_entry_for_each_key_in_their_order(store: Store) -> None:
+def test_a_batch_has_an_entry_for_each_key_in_order(store: Store) -> None:
     """More keys than one DynamoDB call takes, some absent, some named twice."""
     for number in range(0, 250, 2):
         store.put(NOTES, {"pk": "p", "sk": str(number), "n": number})
@@ -221,7 +223,7 @@ def test_a_batch_has_an_entry_for_each_key_in_their_order(store: Store) -> None:
 
 
 def test_an_expired_item_is_never_returned(backend: Backend) -> None:
-    """Not by get, nor batch, nor query; from the very second that its TTL names."""
+    """Not by get, batch or query; from the exact second of its TTL."""
     store, clock = backend.store, backend.clock
     expires = clock.now().epoch_seconds + 60
     store.put(NOTES, note(ttl=expires, topic="t", at="1"))
@@ -235,8 +237,8 @@ def test_an_expired_item_is_never_returned(backend: Backend) -> None:
     assert store.query(Query(NOTES, "t", index="by-topic")).items == []
 
 
-def test_until_it_is_removed_an_expired_item_is_there_for_conditions_and_updates(backend: Backend) -> None:
-    """As in DynamoDB, which takes up to days; so an update can give it a new life."""
+def test_until_it_is_removed_an_expired_item_exists_for_conditions_and_updates(backend: Backend) -> None:
+    """As in DynamoDB, which takes up to days to remove it; so an update can extend its life."""
     store, clock = backend.store, backend.clock
     store.put(NOTES, note(ttl=clock.now().epoch_seconds - 1, n=1))
     written = store.update(NOTES, KEY, attr("ttl").set_to(clock.now().epoch_seconds + 60), attr("n").equals(1))

@@ -37,7 +37,7 @@ def keys_of(items: list[Item]) -> list[str]:
     return [item["sk"] for item in items]
 
 
-def test_a_partition_is_read_in_the_order_of_its_sort_keys_bytes(store: Store) -> None:
+def test_a_partition_is_read_in_byte_order_of_its_sort_keys(store: Store) -> None:
     fill(store)
     assert keys_of(store.query(Query(NOTES, "p")).items) == SORTED_KEYS
     assert keys_of(store.query(Query(NOTES, "p", reverse=True, consistent=True)).items) == SORTED_KEYS[::-1]
@@ -60,7 +60,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize(("span", "expected"), RANGES.values(), ids=list(RANGES))
-def test_a_range_holds_what_it_says(store: Store, span: SortRange, expected: list[str]) -> None:
+def test_a_range_returns_the_matching_items(store: Store, span: SortRange, expected: list[str]) -> None:
     fill(store)
     assert keys_of(store.query(Query(NOTES, "p", sort=span)).items) == expected
     assert keys_of(store.query(Query(NOTES, "p", sort=span, reverse=True)).items) == expected[::-1]
@@ -84,7 +84,7 @@ def test_pages_join_without_a_gap_or_an_overlap(store: Store, limit: int, revers
 
 
 def test_a_page_that_ends_at_its_limit_has_a_cursor_even_at_the_end(store: Store) -> None:
-    """Whether more follows is known only by asking, as in DynamoDB; the page that follows is empty and the last."""
+    """As in DynamoDB, only another request shows whether more follows; that page is empty and the last."""
     fill(store)
     full = store.query(Query(NOTES, "p", limit=len(SORTED_KEYS)))
     assert full.cursor is not None
@@ -100,7 +100,7 @@ def test_a_page_ends_before_a_megabyte(store: Store) -> None:
     assert keys_of(list(every_item(store, Query(NOTES, "p")))) == ["0", "1", "2", "3", "4"]
 
 
-def test_a_cursor_goes_on_although_the_item_it_stands_on_is_gone(store: Store) -> None:
+def test_a_cursor_works_although_its_item_was_deleted(store: Store) -> None:
     fill(store)
     page = store.query(Query(NOTES, "p", limit=3))
     store.delete(NOTES, Key("p", page.items[-1]["sk"]))
@@ -109,8 +109,8 @@ def test_a_cursor_goes_on_although_the_item_it_stands_on_is_gone(store: Store) -
     assert keys_of(rest.items) == SORTED_KEYS[3:]
 
 
-def test_an_index_holds_the_items_that_have_its_keys(store: Store) -> None:
-    """An item without one of the key attributes is not in it; it comes in and leaves with them."""
+def test_an_index_contains_the_items_that_have_its_keys(store: Store) -> None:
+    """An item without one of the key attributes is not in it; it enters and leaves with them."""
     store.put(NOTES, {"pk": "1", "sk": "s", "topic": "t", "at": "2", "title": "x"})
     store.put(NOTES, {"pk": "2", "sk": "s", "topic": "t"})
     store.put(NOTES, {"pk": "3", "sk": "s", "at": "1"})
@@ -160,7 +160,7 @@ def test_an_index_without_a_sort_key_pages_as_well(store: Store) -> None:
 
 
 def test_pages_may_be_short_or_empty_where_items_have_expired(backend: Backend) -> None:
-    """The cursor goes on all the same; only None is the end."""
+    """The cursor still continues; only None is the end."""
     store, now = backend.store, backend.clock.now().epoch_seconds
     for number in range(9):
         store.put(NOTES, {"pk": "p", "sk": str(number), "ttl": now - 1 if number in (1, 3, 4, 5) else now + 60})
@@ -196,12 +196,12 @@ def test_a_table_without_a_sort_key_can_be_queried(store: Store) -> None:
     ],
     ids=lambda query: str(query)[-60:],
 )
-def test_a_query_that_one_backend_could_not_answer_is_refused_by_all(store: Store, query: Query) -> None:
+def test_a_query_that_one_backend_does_not_support_is_refused_by_all(store: Store, query: Query) -> None:
     with pytest.raises(BadRequest):
         store.query(query)
 
 
-def test_a_range_is_one_that_dynamodb_can_say() -> None:
+def test_only_ranges_that_dynamodb_supports_can_be_built() -> None:
     for bounds in (
         {"low": "a", "high": "b", "low_included": False},
         {"low": "b", "high": "a"},
@@ -214,8 +214,8 @@ def test_a_range_is_one_that_dynamodb_can_say() -> None:
             SortRange(**bounds)
 
 
-def test_a_cursor_of_another_query_or_of_nobody_is_refused(store: Store) -> None:
-    """Cursors come back from people and programs: each is checked like any other input."""
+def test_a_cursor_of_another_query_or_a_forged_one_is_refused(store: Store) -> None:
+    """Cursors come from people and programs: each is validated like any other input."""
     fill(store)
     store.put(NOTES, {"pk": "q", "sk": "s", "topic": "p", "at": "1"})
     mine = store.query(Query(NOTES, "p", limit=5)).cursor

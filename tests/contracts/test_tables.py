@@ -1,4 +1,4 @@
-"""Tables: what exists, held against what is declared, on every backend that keeps tables."""
+"""Tables: what exists, compared with what is declared, on every backend that has tables."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.dynamodb import DynamoStore
-from holdfast.adapters.dynamodb_calls import DynamoCalls, TransportError
-from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.dynamodb.calls import DynamoCalls, DynamoTransportError
+from holdfast.adapters.dynamodb.store import DynamoStore
+from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.sqlite import SqliteTables, sqlite_store
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.entrypoints.tables import Tables
+from holdfast.entrypoints.wiring.tables import Tables
 from holdfast.ports.store import Index, Key, Projection, Query, Store, Table
 from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, TableAdmin, differences
 from holdfast.ports.store.schema import Billing
@@ -37,12 +37,12 @@ class Place:
         self.names: list[str] = []
 
     def close(self, store: Store) -> None:
-        """Only a SQLite file is one's own; the connections to DynamoDB Local are shared."""
+        """Only a SQLite file belongs to one test; the connections to DynamoDB Local are shared."""
         if not self._suffix:
             store.close()
 
     def own(self, table: Table) -> Table:
-        """The table under a name of this test's own: one DynamoDB Local serves them all."""
+        """The table under a name for this test: all tests share one DynamoDB Local."""
         name = f"{table.name}{self._suffix}"
         self.names.append(name)
         return replace(table, name=name)
@@ -68,12 +68,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         place = Place(DynamoTables(calls), lambda _: DynamoStore(calls), f".t{next(_NUMBERS)}")
         yield place
         for name in dict.fromkeys(place.names):
-            with suppress(TransportError):  # a table that the test never made
+            with suppress(DynamoTransportError):  # a table that the test never created
                 calls.call("DeleteTable", {"TableName": name}, expected=["ResourceNotFoundException"])
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_a_table_that_was_created_is_as_declared(place: Place, table: Table) -> None:
+def test_a_created_table_is_as_declared(place: Place, table: Table) -> None:
     """Holdfast's own tables, attribute by attribute; creating one again is no error."""
     own = place.own(table)
     assert place.admin.find(own) is None
@@ -91,7 +91,7 @@ FULL = replace(
 )
 
 
-def test_what_is_missing_is_added_to_a_table_with_items(place: Place) -> None:
+def test_missing_indexes_and_ttl_are_added_to_a_table_with_items(place: Place) -> None:
     """Indexes are filled from the items that are there already; then nothing differs."""
     bare, full = place.own(BARE), place.own(FULL)
     place.admin.carry_out(CreateTable(bare))
@@ -124,7 +124,7 @@ def test_what_is_missing_is_added_to_a_table_with_items(place: Place) -> None:
     [
         (replace(FULL, sort=None), "keys", "pk, sk", "pk", "move the items to a new table"),
         (replace(FULL, partition="other"), "keys", "pk, sk", "other, sk", "move the items to a new table"),
-        (replace(FULL, ttl="expires"), "ttl", "ttl", "expires", "switch TTL off"),
+        (replace(FULL, ttl="expires"), "ttl", "ttl", "expires", "disable TTL"),
         (
             replace(FULL, indexes=(replace(BY_TOPIC, sort=None), FULL.indexes[1])),
             "index by-topic: keys",
@@ -151,37 +151,42 @@ def test_what_is_missing_is_added_to_a_table_with_items(place: Place) -> None:
             "index extra",
             "absent",
             "present",
-            "each write pays for it",
+            "it makes each write more expensive",
         ),
     ],
     ids=["no sort key", "another key", "another ttl", "index key", "projection", "included", "an index too many"],
 )
-def test_each_difference_is_told_with_what_to_do(
+def test_each_difference_is_reported_with_its_remedy(
     place: Place, there: Table, attribute: str, declared: str, found: str, remedy: str
 ) -> None:
     place.admin.carry_out(CreateTable(place.own(there)))
     table = place.own(FULL)
-    (told,) = differences(table, place.admin.find(table), Billing.ON_DEMAND)
-    assert (told.table, told.attribute, told.declared, told.found) == (table.name, attribute, declared, found)
-    assert remedy in told.remedy
-    assert told.step is None
+    (difference,) = differences(table, place.admin.find(table), Billing.ON_DEMAND)
+    assert (difference.table, difference.attribute, difference.declared, difference.found) == (
+        table.name,
+        attribute,
+        declared,
+        found,
+    )
+    assert remedy in difference.remedy
+    assert difference.step is None
 
 
 @pytest.mark.real
 def test_billing_is_created_and_compared(calls_of: DynamoCalls) -> None:
-    """Only DynamoDB has it: a difference is told, not mended, since it changes what is paid."""
+    """Only DynamoDB has it: a difference is reported, not fixed, since it changes the price."""
     table = replace(FULL, name="billed")
     admin = DynamoTables(DynamoCalls(calls_of.transport, StillClock()), billing=Billing.PROVISIONED)
     admin.carry_out(CreateTable(table))
     found = admin.find(table)
     assert differences(table, found, Billing.PROVISIONED) == []
-    (told,) = differences(table, found, Billing.ON_DEMAND)
-    assert (told.attribute, told.declared, told.found) == ("billing", "on-demand", "provisioned")
-    assert "DYNAMODB_BILLING=provisioned" in told.remedy
+    (difference,) = differences(table, found, Billing.ON_DEMAND)
+    assert (difference.attribute, difference.declared, difference.found) == ("billing", "on-demand", "provisioned")
+    assert "DYNAMODB_BILLING=provisioned" in difference.remedy
 
 
 @pytest.mark.real
-def test_a_stream_that_nobody_wants_is_told(calls_of: DynamoCalls) -> None:
+def test_an_unwanted_stream_is_reported(calls_of: DynamoCalls) -> None:
     """The seeds decided against streams and point-in-time recovery."""
     calls = DynamoCalls(calls_of.transport, StillClock())
     calls.call(
@@ -195,12 +200,12 @@ def test_a_stream_that_nobody_wants_is_told(calls_of: DynamoCalls) -> None:
         },
     )
     table = replace(BARE, name="streamed")
-    (told,) = differences(table, DynamoTables(calls).find(table), Billing.ON_DEMAND)
-    assert (told.attribute, told.declared, told.found) == ("stream", "off", "on")
+    (difference,) = differences(table, DynamoTables(calls).find(table), Billing.ON_DEMAND)
+    assert (difference.attribute, difference.declared, difference.found) == ("stream", "off", "on")
 
 
-def test_creating_what_is_missing_goes_on_where_it_was_broken_off(place: Place) -> None:
-    """Killed after any step: the next one does the rest, and then there is nothing to do."""
+def test_an_interrupted_creation_of_tables_is_resumed(place: Place) -> None:
+    """Killed after any step: the next one does the rest, and then nothing is left to do."""
     declared = tuple(place.own(table) for table in TABLES)
     tables = Tables(place.admin, declared, Billing.ON_DEMAND)
     first = next(iter(tables.create()))

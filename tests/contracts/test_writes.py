@@ -1,4 +1,4 @@
-"""Conditional writes: one wins, the loser learns who, nothing is half done."""
+"""Conditional writes: one wins, the loser gets the winning item, nothing is half written."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -151,7 +151,7 @@ def _takes_place(store: Store, key: Key, condition: Condition) -> bool:
 
 NESTED: Item = {**BARE, "map": {"a": 1, "list": [1, 2]}, "list": [{"k": 1}, {"k": 2}], "words": frozenset({"a", "b"})}
 
-# Every change, what it is applied to, and what comes of it.
+# Every change, what it is applied to, and the result.
 UPDATES: list[tuple[str, Update, Item, Item]] = [
     ("set", attr("n").set_to(1), BARE, {**BARE, "n": 1}),
     ("set over", attr("n").set_to("x"), {**BARE, "n": 1}, {**BARE, "n": "x"}),
@@ -211,7 +211,7 @@ def test_an_update_means_the_same_everywhere(store: Store, update: Update, befor
     assert store.get(NOTES, KEY) == after
 
 
-def test_an_update_of_an_absent_item_makes_it(store: Store) -> None:
+def test_an_update_of_an_absent_item_creates_it(store: Store) -> None:
     written = store.update(NOTES, KEY, attr("fence").plus(1))
     assert (written.old, written.new) == (None, {**BARE, "fence": 1})
     assert store.get(NOTES, KEY) == written.new
@@ -232,8 +232,8 @@ IMPOSSIBLE: list[tuple[str, Update]] = [
 
 
 @pytest.mark.parametrize("update", [u[1] for u in IMPOSSIBLE], ids=[u[0] for u in IMPOSSIBLE])
-def test_an_update_that_does_not_fit_the_item_is_refused_whole(store: Store, update: Update) -> None:
-    """Also the part that would have fitted is not written; but a failed condition speaks first."""
+def test_an_update_that_does_not_fit_the_item_is_refused_as_a_whole(store: Store, update: Update) -> None:
+    """Even the part that would fit is not written; but a failed condition takes precedence."""
     item = {**ITEM, "huge": 10**38}
     store.put(NOTES, item)
     with pytest.raises(BadRequest):
@@ -243,7 +243,7 @@ def test_an_update_that_does_not_fit_the_item_is_refused_whole(store: Store, upd
     assert store.get(NOTES, KEY) == item
 
 
-def test_an_update_changes_a_place_once() -> None:
+def test_an_update_changes_each_attribute_only_once() -> None:
     for one, other in (
         (attr("a").set_to(1), attr("a").remove()),
         (attr("a").set_to({}), attr("a")["b"].set_to(1)),
@@ -258,7 +258,7 @@ def test_an_update_without_a_change_is_refused(store: Store) -> None:
         store.update(NOTES, KEY, Update(()))
 
 
-def test_two_writers_one_wins_and_the_loser_sees_the_winners_item(store: Store) -> None:
+def test_of_two_writers_one_wins_and_the_loser_gets_the_winning_item(store: Store) -> None:
     store.put(NOTES, {**BARE, "owner": "first"}, attr("pk").is_absent())
     with pytest.raises(WriteConflict) as lost:
         store.put(NOTES, {**BARE, "owner": "second"}, attr("pk").is_absent())
@@ -338,7 +338,7 @@ def test_a_transaction_writes_all(store: Store) -> None:
     assert store.get(FLAGS, Key("fence")) == {"pk": "fence", "n": 7}
 
 
-def test_a_transaction_with_one_failed_condition_writes_nothing_and_tells_which(store: Store) -> None:
+def test_a_transaction_with_one_failed_condition_writes_nothing_and_names_it(store: Store) -> None:
     store.put(NOTES, {**BARE, "n": 1})
     store.put(FLAGS, {"pk": "fence", "n": 8})
     with pytest.raises(WriteConflict) as lost:
@@ -367,15 +367,15 @@ def test_a_transaction_with_one_failed_condition_writes_nothing_and_tells_which(
         [PutItem(FLAGS, {"pk": "x"}), UpdateItem(NOTES, KEY, attr("pk").set_to("y"))],
         [PutItem(FLAGS, {"pk": "x"}), PutItem(FLAGS, {"pk": "y", "n": 1.5})],
     ],
-    ids=["none", "101", "one item twice", "a key changed", "a float"],
+    ids=["none", "101", "the same item twice", "a key changed", "a float"],
 )
-def test_a_transaction_that_cannot_be_one_is_refused_before_anything_is_written(store: Store, writes: Any) -> None:
+def test_an_invalid_transaction_is_refused_before_anything_is_written(store: Store, writes: Any) -> None:
     with pytest.raises(BadRequest):
         store.transact(writes)
     assert store.get(FLAGS, Key("x")) is None
 
 
-def test_a_transaction_of_which_one_write_does_not_fit_its_item_writes_nothing(store: Store) -> None:
+def test_a_transaction_with_one_write_that_does_not_fit_its_item_writes_nothing(store: Store) -> None:
     store.put(NOTES, {**BARE, "text": "x"})
     for update, error in ((attr("text").plus(1), BadRequest), (attr("big").set_to("x" * 409_600), ItemTooLarge)):
         with pytest.raises(error):
@@ -388,7 +388,7 @@ def test_a_hundred_writes_are_one_transaction(store: Store) -> None:
     assert None not in store.batch_get(FLAGS, [Key(str(n)) for n in range(100)])
 
 
-def test_transactions_that_meet_do_not_mix(store: Store) -> None:
+def test_concurrent_transactions_do_not_mix(store: Store) -> None:
     """Four threads move one between two counters; their sum never changes."""
     store.transact([PutItem(FLAGS, {"pk": "a", "n": 100}), PutItem(FLAGS, {"pk": "b", "n": 0})])
 
@@ -405,8 +405,8 @@ def test_transactions_that_meet_do_not_mix(store: Store) -> None:
     assert (left["n"], right["n"]) == (60, 40)
 
 
-def test_the_item_that_an_update_returns_is_the_callers_own(store: Store) -> None:
-    """Also what came from the update itself, which may be used again."""
+def test_changing_the_item_that_an_update_returned_does_not_change_the_store(store: Store) -> None:
+    """Also for values that came from the update itself, which may be reused."""
     update = attr("list").set_to([])
     store.update(NOTES, KEY, update).new["list"].append("leak")
     assert store.update(NOTES, Key("p", "other"), update).new["list"] == []
@@ -416,7 +416,7 @@ def test_the_item_that_an_update_returns_is_the_callers_own(store: Store) -> Non
     assert twice[1] == {**BARE, "list": []}
 
 
-def test_setting_past_a_lists_end_is_not_repeatable_for_it_appends() -> None:
+def test_setting_past_the_end_of_a_list_appends_and_is_not_repeatable() -> None:
     assert attr("list").set_to([1]).is_repeatable
     assert attr("plan")[0]["i"].set_to("x").is_repeatable
     assert not attr("list")[9].set_to("x").is_repeatable
@@ -465,7 +465,9 @@ def deep(levels: int) -> object:
 
 
 @pytest.mark.parametrize("call", IMPOSSIBLE_CALLS.values(), ids=list(IMPOSSIBLE_CALLS))
-def test_what_one_backend_cannot_do_all_refuse(store: Store, call: Callable[[Store], object]) -> None:
+def test_a_call_that_one_backend_does_not_support_is_refused_by_all(
+    store: Store, call: Callable[[Store], object]
+) -> None:
     with pytest.raises(BadRequest):
         call(store)
     assert store.get(NOTES, KEY) is None
@@ -483,6 +485,6 @@ def test_control_characters_in_a_name_are_escaped_in_errors(store: Store) -> Non
         lambda: store.put(NOTES, {**BARE, "e\x1b[2J\n": 1.5}),
         lambda: store.update(NOTES, KEY, attr("e\x1b[2J\n")["k"].set_to(1)),
     ):
-        with pytest.raises((BadRequest, WriteConflict)) as told:
+        with pytest.raises((BadRequest, WriteConflict)) as error:
             refused()
-        assert str(told.value).isprintable()
+        assert str(error.value).isprintable()

@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.jobs.webhook import Delivery
+from holdfast.jobs.intake.webhook import Delivery
 from holdfast.kernel.instants import Instant
 
 FOLDER: Final = Path(__file__).parent

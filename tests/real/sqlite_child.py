@@ -1,6 +1,6 @@
 """A process that writes until it is killed: `python -m tests.real.sqlite_child PATH DRIVER`.
 
-Each of its threads counts up, one transaction for each number, and says each number once it is acknowledged. A
+Each of its threads counts up, one transaction for each number, and prints each number once it is acknowledged. A
 transaction moves the thread's own item (and its index entry), counts in a second item, and adds a line to a log.
 """
 
@@ -58,7 +58,7 @@ def write_for_ever(store: Store, writer: str) -> None:
         while True:
             number += 1
             count_up(store, writer, number)
-            # One call of the kernel for a line, so that it is said whole or not at all.
+            # One system call for a line, so that it is printed completely or not at all.
             os.write(1, f"{writer} {number}\n".encode())
     except HoldfastError as error:
         os.write(2, f"{writer} {number}: {error}\n".encode())

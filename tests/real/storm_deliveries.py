@@ -1,6 +1,6 @@
-"""Random deliveries for a storm: jobs of every kind, their runs, and the approvals of those that wait for one.
+"""Random deliveries for a storm: jobs of every kind, their runs, and approvals.
 
-Two installations have the same ids, as two GitHub Enterprise Servers do. Whatever order they come in, they mean the
+Two installations have the same ids, as two GitHub Enterprise Servers do. Whatever their order, they mean the
 same: each deployment is decided once, and each run ends once.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
-from holdfast.jobs.webhook import Delivery
+from holdfast.jobs.intake.webhook import Delivery
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from tests.payloads import CREATED, delivery_id, job_payload, sample
@@ -25,7 +25,7 @@ _REPEATED: Final = 0.1
 
 @dataclass(frozen=True)
 class Storm:
-    """What is sent, in the order of its making, and all that it tells of."""
+    """The deliveries in the order they were made, and the jobs and runs that they report."""
 
     deliveries: list[Delivery]
     jobs: list[JobKey]
@@ -34,7 +34,7 @@ class Storm:
 
 
 def storm(count: int, seed: int) -> Storm:
-    """At least so many deliveries; one in ten comes twice."""
+    """At least that many deliveries; one in ten is sent twice."""
     chance = random.Random(seed)
     made = Storm([], [], [], [])
     number = 0
@@ -69,7 +69,7 @@ def _of_run(made: Storm, number: int, installation: InstallationId, chance: rand
 
 
 def _of_job(kind: str, key: JobKey, run: RunKey, began: Instant, chance: random.Random) -> Iterator[Sent]:
-    told: dict[str, list[tuple[str, float]]] = {
+    actions: dict[str, list[tuple[str, float]]] = {
         "plain": [("queued", 0.4), ("in_progress", 30.2), ("completed", 60.7)],
         "re-run": [("queued", 600.4), ("in_progress", 630.2), ("completed", 660.7)],
         "gated": [("queued", 0.4), ("waiting", 1.9), ("queued", 180.3), ("in_progress", 210.2), ("completed", 260.7)],
@@ -78,8 +78,8 @@ def _of_job(kind: str, key: JobKey, run: RunKey, began: Instant, chance: random.
     }
     ends = {"skipped": "skipped", "cancelled": "cancelled"}
     conclusion = ends.get(kind) or chance.choice(["success", "success", "failure", "timed_out"])
-    started = {seconds for action, seconds in told[kind] if action == "in_progress"}
-    for action, seconds in told[kind]:
+    started = {seconds for action, seconds in actions[kind] if action == "in_progress"}
+    for action, seconds in actions[kind]:
         payload = job_payload(
             action,
             at=began.plus(seconds),

@@ -1,4 +1,4 @@
-"""The core alone: what a Lambda function installs is enough to run, and holds nothing of console or tests."""
+"""The core alone: what a Lambda function installs is enough to run, and contains nothing of console or tests."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ from tools.environment import LOCKS, ROOT, Uv, base_python
 WORK = """
 import sys
 from pathlib import Path
-from holdfast.entrypoints.wiring import open_store
+from holdfast.entrypoints.wiring.stores import open_store
 from holdfast.kernel.settings import load_settings
 from holdfast.ports.store import Key, attr
 from holdfast.ports.store.tables import STATE
@@ -33,6 +33,7 @@ for name in ("starlette", "uvicorn", "jinja2", "rich", "prometheus_client", "aps
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_the_core_installs_and_works_without_the_extras(tmp_path: Path) -> None:
     """An environment from requirements/core.lock opens a store and writes to it; nothing else is in there."""
     with one_at_a_time("set-up"):

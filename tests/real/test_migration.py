@@ -1,4 +1,4 @@
-"""The way over on real servers: moto's S3, DynamoDB Local, and `holdfast migrate` as processes that are killed."""
+"""The migration on real servers: moto's S3, DynamoDB Local, and `holdfast migrate` as processes that are killed."""
 
 import json
 import os
@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.s3 import S3Objects, s3_client
+from holdfast.adapters.aws.s3 import S3Objects, s3_client
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.entrypoints.wiring import open_store, opened_tables
-from holdfast.jobs.ingest import Tracker
-from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
-from holdfast.jobs.migration.differences import Kind
+from holdfast.entrypoints.wiring.stores import open_store, opened_tables
+from holdfast.jobs.intake.tracker import Tracker
+from holdfast.jobs.intake.webhook import Delivery
+from holdfast.jobs.migration.backfill_progress import last_backfill
+from holdfast.jobs.migration.differences import DifferenceKind
 from holdfast.jobs.migration.dual import Bucket, DualTracker
-from holdfast.jobs.migration.layout import Layout
+from holdfast.jobs.migration.layout import ObjectLayout
 from holdfast.jobs.migration.phases import Phase, PhaseWatch, StoredPhase, move, stored_phase
-from holdfast.jobs.migration.place import last_backfill
-from holdfast.jobs.webhook import Delivery
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
 from holdfast.kernel.errors import Retryable
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.kernel.settings import load_settings
@@ -32,17 +32,17 @@ from holdfast.ports.store import Query, Store, attr, every_item
 from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
 from tests.servers import moto_filled
 from tests.servers.processes import RunningServer
-from tests.unit.jobs_migration.worlds import life
-from tests.unit.test_server import environment
+from tests.support.migration_world import life
+from tests.support.server_process import environment
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 ONE = InstallationId(1)
 BUCKET = "older-system"
 LAYOUT = "webhooks/{installation_id}/{job_id}/{status}.json"
 KILLS = 4
-LOOK_EVERY_SECONDS = 0.05  # at how far it is; as fast as it can, the looks would take its processor
-LIVE_EVERY_SECONDS = 0.4  # a job's webhooks; as fast as it can, the bucket would grow faster than it is read
+LOOK_EVERY_SECONDS = 0.05  # polling its progress without a pause would take its CPU time
+LIVE_EVERY_SECONDS = 0.4  # between a job's webhooks; faster, and the bucket would grow faster than it is read
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Account:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(command, env=environment(**self.settings), **pipes)
 
-    def told(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+    def migrate(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         process = self.command(*arguments, "--json")
         output, errors = process.communicate()
         assert process.returncode == code, errors
@@ -70,7 +70,7 @@ class Account:
     def receiver(self) -> DualTracker:
         watch = PhaseWatch(self.store, self.clock, StoredPhase())
         tracker = Tracker(self.store, self.clock, "live")
-        return DualTracker(tracker, Bucket(self.objects, Layout(LAYOUT)), watch, self.clock, lambda _: None)
+        return DualTracker(tracker, Bucket(self.objects, ObjectLayout(LAYOUT)), watch, self.clock, lambda _: None)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def account(
     settings = {
         "AWS_ENDPOINT_URL_S3": moto.url,
         "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_server.url,
-        "AWS_ACCESS_KEY_ID": f"migration{jobs}",  # each key has tables of its own
+        "AWS_ACCESS_KEY_ID": f"migration{jobs}",  # each key has its own tables
         "AWS_SECRET_ACCESS_KEY": "b",
         "AWS_DEFAULT_REGION": "eu-west-1",
         "HOLDFAST_STORE": "dynamodb:",
@@ -111,7 +111,7 @@ def begin(account: Account) -> None:
 
 
 class Live:
-    """Webhooks that arrive meanwhile: of new jobs, and of jobs that S3 knows."""
+    """Webhooks that arrive meanwhile: for new jobs, and for jobs in S3."""
 
     def __init__(self, account: Account, chance: random.Random) -> None:
         self._account = account
@@ -139,11 +139,11 @@ class Live:
                 sent = life(known or jobs + 1 + self.received, failed=known is not None and known % 7 == 0)
                 for webhook in self._chance.sample(sent, self._chance.randint(1, len(sent))):
                     self._deliver(receiver, webhook)
-        except BaseException as error:  # told by the thread that waits for it
+        except BaseException as error:  # reported by the thread that waits for this one
             self._failed.append(error)
 
     def _deliver(self, receiver: DualTracker, webhook: Delivery) -> None:
-        """What was not acknowledged comes again."""
+        """An unacknowledged webhook is sent again."""
         for _ in range(20):
             with suppress(Retryable):
                 receiver.receive(webhook)
@@ -153,7 +153,7 @@ class Live:
 
 
 def backfill_and_kill(account: Account, chance: random.Random) -> int:
-    """Run it to its end, and kill it on the way as soon as it has come some way further; how often it was killed."""
+    """Run it to its end, killing it each time it has made some progress; returns the number of kills."""
     kills = 0
     while True:
         process = account.command("backfill", "--json")
@@ -174,38 +174,38 @@ def backfill_and_kill(account: Account, chance: random.Random) -> int:
             assert json.loads(output)["finished"]
             return kills
         # A server that is too slow for its clients ends a run as well as a kill does.
-        assert process.returncode == -9 or "tried again later" in errors, errors
+        assert process.returncode == -9 or "retried later" in errors, errors
 
 
 @pytest.mark.parametrize(
     "account",
     [
         200,
-        pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
+        pytest.param(10_000, marks=pytest.mark.timeout(1800)),
         pytest.param(100_000, marks=[pytest.mark.prove, pytest.mark.timeout(14_400)]),
     ],
     indirect=True,
 )
-def test_a_backfill_beside_live_webhooks_and_killed_at_random_leaves_no_difference(account: Account) -> None:
+def test_a_backfill_during_live_webhooks_and_random_kills_leaves_no_difference(account: Account) -> None:
     chance = random.Random(account.jobs)
     begin(account)
     with Live(account, chance) as live:
         kills = backfill_and_kill(account, chance)
     assert live.received > 0
     assert kills > 0
-    compared = account.told("compare", "--workers", "8")
+    compared = account.migrate("compare", "--workers", "8")
     assert compared["items"] == []
     assert compared["jobs"] >= account.jobs
     assert compared["share"] == 1
     if account.jobs < 1000:  # it takes as long as the first one
-        again = account.told("backfill")
+        again = account.migrate("backfill")
         assert (again["written"], again["unusable"]) == (0, 0)
-    status = account.told("status")
+    status = account.migrate("status")
     assert (status["phase"], status["unstored"]) == ("dual_write", 0)
 
 
 def plant_all(account: Account) -> dict[int | None, str]:
-    """A difference of every kind, each in a job of its own."""
+    """A difference of every kind, each in its own job."""
     store, objects = account.store, account.objects
 
     def job(number: int) -> JobKey:
@@ -224,26 +224,26 @@ def plant_all(account: Account) -> dict[int | None, str]:
     objects.put("webhooks/1/66/queued.json", b"{")
     objects.delete("webhooks/1/77/completed.json")
     kinds: dict[int | None, str] = {
-        11: Kind.MISSING,
-        22: Kind.FIELD,
-        33: Kind.WEBHOOK,
-        44: Kind.HISTORY,
-        55: Kind.RUN,
-        100: Kind.DEPLOYMENT,
+        11: DifferenceKind.MISSING,
+        22: DifferenceKind.FIELD,
+        33: DifferenceKind.WEBHOOK,
+        44: DifferenceKind.HISTORY,
+        55: DifferenceKind.RUN,
+        100: DifferenceKind.DEPLOYMENT,
     }
-    return {**kinds, None: Kind.UNUSABLE, 77: Kind.ONLY_IN_TABLE}
+    return {**kinds, None: DifferenceKind.UNUSABLE, 77: DifferenceKind.ONLY_IN_TABLE}
 
 
 @pytest.mark.parametrize("account", [120], indirect=True)
 def test_a_planted_difference_of_every_kind_is_found(account: Account) -> None:
     begin(account)
-    account.told("backfill")
-    assert account.told("compare")["items"] == []
+    account.migrate("backfill")
+    assert account.migrate("compare")["items"] == []
     planted = plant_all(account)
-    assert set(planted.values()) == set(Kind)
-    found = account.told("compare", code=1)
+    assert set(planted.values()) == set(DifferenceKind)
+    found = account.migrate("compare", code=1)
     assert {(one["job_id"], one["kind"]) for one in found["items"]} >= set(planted.items())
     assert {one["job_id"] for one in found["items"]} == set(planted)
     refused = account.command("advance")
     _, errors = refused.communicate()
-    assert (refused.returncode, "differences were found" in errors) == (1, True)
+    assert (refused.returncode, "the comparison found" in errors) == (1, True)

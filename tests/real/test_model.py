@@ -1,6 +1,6 @@
-"""The protocol as TLA+ models: they hold in every state, and each mutant of them is caught by the property it breaks.
+"""The protocol as TLA+ models: they hold in every state, and each mutant violates its property.
 
-What is modelled, and what is not, is in model/README.md.
+model/README.md says what is modelled, and what is not.
 """
 
 import re
@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from tests.conftest import REAL
 from tests.servers import tlc
 from tests.servers.tlc import Verdict
+from tests.support.real_servers import skip_or_fail
 
 MODELS: Final = Path(__file__).parents[2] / "model"
 CONFIGS: Final = sorted(path.stem for path in MODELS.glob("*.cfg"))
@@ -78,23 +78,21 @@ def model_of(config: str) -> Path:
 
 
 def verdict(config: str, text: str, scratch: Path) -> Verdict:
-    """What TLC says of the model under this configuration."""
+    """TLC's result for the model with this configuration."""
     changed = scratch / f"{config}.cfg"
     changed.write_text(text)
     try:
         return tlc.checked(model_of(config), changed, scratch / "states")
     except tlc.Unavailable as error:
-        if REAL:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
 
 
 def mutated(text: str, change: str, prop: str) -> str:
-    """The configuration with other constants, and of its properties only this one."""
+    """The configuration with other constants, and with only this property."""
     for line in change.split("; "):
         name = line.split()[0]
         text, found = re.subn(rf"^ *{name} = .*$", line, text, flags=re.MULTILINE)
-        assert found == 1, f"{name} is no constant of the model"
+        assert found == 1, f"{name} is not a constant of the model"
     kept = re.sub(r"^(INVARIANTS|PROPERTIES) .*\n", "", text, flags=re.MULTILINE)
     kind = next(line.split()[0] for line in text.splitlines() if prop in line.split())
     return f"{kept}{kind} {prop}\n"
@@ -109,10 +107,10 @@ def source(config: str) -> str:
     "config", [config if config == QUICK else pytest.param(config, marks=pytest.mark.slow) for config in CONFIGS]
 )
 def test_the_model_holds_in_every_state(config: str, tmp_path: Path) -> None:
-    """Every interleaving, death, pause and lost answer within the bounds of the configuration."""
+    """Every interleaving, death, pause and lost response within the bounds of the configuration."""
     found = verdict(config, source(config), tmp_path)
     assert found.broken == "", found.output[-6000:]
-    assert found.states > 1000  # a model in which nothing happens holds, too
+    assert found.states > 1000  # a model in which nothing happens holds too
 
 
 @pytest.mark.real
@@ -124,7 +122,7 @@ def test_a_mutant_of_the_model_is_caught(config: str, change: str, prop: str, tm
 
 
 def test_every_flag_of_a_model_has_its_mutant() -> None:
-    """So none can be dropped without a word, and none is there that makes no difference."""
+    """So none can be dropped silently, and none is without effect."""
     flags = {
         (model_of(config).stem, flag)
         for config in CONFIGS

@@ -1,4 +1,4 @@
-"""The payloads of npm's @octokit/webhooks-examples, written by others, sent to the endpoint as GitHub would."""
+"""The payloads of npm's @octokit/webhooks-examples, sent to the endpoint as GitHub would."""
 
 import json
 from collections import Counter, defaultdict
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.jobs.ingest import EVENTS
-from holdfast.jobs.keys import JobKey
+from holdfast.jobs.intake.tracker import EVENTS
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.ports.store.tables import JOBS
-from tests.conftest import REAL
 from tests.servers import octokit_examples
-from tests.unit.webhook_app import Answer, Endpoint, signed
+from tests.support.real_servers import skip_or_fail
+from tests.support.webhook_app import Answer, Endpoint, signed
 
 pytestmark = pytest.mark.real
 
@@ -24,9 +24,7 @@ def examples() -> list[Example]:
     try:
         return octokit_examples.examples()
     except octokit_examples.Unavailable as error:
-        if REAL:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
 
 
 def sent(endpoint: Endpoint, number: int, event: str, payload: dict[str, Any]) -> Answer:
@@ -35,7 +33,7 @@ def sent(endpoint: Endpoint, number: int, event: str, payload: dict[str, Any]) -
 
 
 def test_every_example_is_accepted(examples: list[Example]) -> None:
-    """None is of no use; those that are tracked are stored or have a reason not to be."""
+    """None is unusable; tracked events are stored or have a reason not to be."""
     endpoint = Endpoint()
     results: dict[str, Counter[str]] = defaultdict(Counter)
     for number, (source, event, payload) in enumerate(examples):
@@ -43,10 +41,10 @@ def test_every_example_is_accepted(examples: list[Example]) -> None:
         assert answer.status == 200, (source, event, answer)
         results[event if event in EVENTS else "others"][answer.json["result"]] += 1
     assert set(results["others"]) == {"ignored"}
-    assert set(results["ping"]) == {"ignored"}  # there is nothing in it to store
-    # A deployment's progress: the job that deploys tells the same.
+    assert set(results["ping"]) == {"ignored"}  # it has nothing to store
+    # A deployment's progress: the deploying job reports the same.
     assert set(results["deployment_status"]) == {"ignored"}
-    assert set(results["deployment_review"]) == {"ignored"}  # a review was asked for, which the job tells as well
+    assert set(results["deployment_review"]) == {"ignored"}  # a requested review, which the job reports as well
     # GitHub's servers of several versions share examples: the same body again is a duplicate.
     for event in ("workflow_job", "workflow_run", "deployment", "installation"):
         assert results[event]["stored"] > 0, event
@@ -54,7 +52,7 @@ def test_every_example_is_accepted(examples: list[Example]) -> None:
     assert sum(results["others"].values()) > 500
 
 
-def test_every_example_again_changes_nothing(examples: list[Example]) -> None:
+def test_repeated_examples_change_nothing(examples: list[Example]) -> None:
     endpoint = Endpoint()
     for again in (False, True):
         for number, (_, event, payload) in enumerate(examples):
@@ -63,7 +61,7 @@ def test_every_example_again_changes_nothing(examples: list[Example]) -> None:
                 assert not again or result == "duplicate", (event, result)
 
 
-def test_every_job_among_them_is_where_its_ids_say(examples: list[Example]) -> None:
+def test_every_job_of_the_examples_is_stored_under_its_ids(examples: list[Example]) -> None:
     for number, (_, event, payload) in enumerate(examples):
         if event == "workflow_job":
             endpoint = Endpoint()

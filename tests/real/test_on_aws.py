@@ -17,21 +17,20 @@ from typing import Any
 import boto3
 import pytest
 
-from holdfast.adapters.prometheus_queries import Queries
+from holdfast.adapters.prometheus.queries import Queries
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.cluster.seen import INSTANCE_LABEL, UNVERIFIED_TAINT
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Taint
 from holdfast.ports.machines import LaunchOrder, Machine, Market, Subnet
-from holdfast.simulator import ec2_http
-from holdfast.simulator.ec2 import Ec2Habits, SimulatedEc2
-from holdfast.simulator.timeline import Timeline
-from tests.contracts.kube.worlds import RealWorld
-from tests.servers import scripted_http
+from holdfast.simulator.world.ec2 import Ec2Habits, SimulatedEc2
+from holdfast.simulator.world.timeline import Timeline
+from tests.servers import ec2_http, scripted_http
 from tests.servers.kube_apiserver import RunningKube
 from tests.servers.processes import RunningServer
 from tests.servers.scripted_http import Asked, Reply
-from tests.unit.test_server import Running, environment, running
+from tests.support.kube_worlds import RealWorld
+from tests.support.server_process import Running, environment, running
 
 pytestmark = pytest.mark.real
 
@@ -41,7 +40,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFA
 
 
 class OurTime(Timeline):
-    """What is due happens when somebody asks what time it is."""
+    """Due events happen when the time is read."""
 
     def now(self) -> Instant:
         self.run_until(SystemClock().now())
@@ -71,7 +70,7 @@ class Account:
         self.sqs.send_message(QueueUrl=self.queue_url, MessageBody=json.dumps(event))
 
     def in_service(self) -> set[str]:
-        """The machines whose nodes may carry pods."""
+        """The machines whose nodes may run pods."""
         return {
             node.labels[INSTANCE_LABEL]
             for node in self.kube.kube.nodes()
@@ -138,7 +137,7 @@ def account(
 
 
 def _prometheus(asked: Asked) -> Reply:
-    """Half busy, nobody waits; seen just now."""
+    """Half busy, no pod pending; seen just now."""
     query, now = asked.form["query"], time.time()
     queries = Queries()
     values = {queries.cpu: 0.5, queries.cpu_coverage: 1, queries.pending: 0}
@@ -170,8 +169,8 @@ def create_tables(account: Account, directory: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_are_launched_join_and_are_replaced_when_spot_takes_one(account: Account, tmp_path: Path) -> None:
-    """From nothing to the minimum, through a kill; then an interruption, read from the queue."""
+def test_workers_are_launched_join_and_are_replaced_after_an_interruption(account: Account, tmp_path: Path) -> None:
+    """From nothing to the minimum, despite a kill; then an interruption, read from the queue."""
     create_tables(account, tmp_path)
     with running(tmp_path, **account.settings) as first:
         until(lambda: len(account.alive()) > 0, first)
@@ -187,14 +186,14 @@ def test_workers_are_launched_join_and_are_replaced_when_spot_takes_one(account:
         account.interrupt(taken)
         until(lambda: taken.id not in account.in_service(), run)
         account.ec2.terminate(taken.id)  # as EC2 does when the two minutes are over
-        account.kube.set_ready(taken.id, is_ready=False)  # as Kubernetes does when it hears nothing from a node
+        account.kube.set_ready(taken.id, is_ready=False)  # as Kubernetes does when a node stops reporting
         until(lambda: len(account.in_service()) == 2, run)
         until(lambda: account.kube.kube.node(taken.id) is None, run)
         until(lambda: not account.kube.has_secret("kube-system", f"{taken.id}.node-password.k3s"), run)
         assert len(account.alive()) == 2
 
-        told = json.loads(run.get("/api/decisions")[1])["items"]
-        kinds = {step["kind"] for tick in told for step in tick["steps"]}
+        ticks = json.loads(run.get("/api/decisions")[1])["items"]
+        kinds = {step["kind"] for tick in ticks for step in tick["steps"]}
         assert {"complete_scale_up", "cordon_interrupted", "accept_replacement"} <= kinds
         code, errors = run.stopped_by(signal.SIGTERM)
     assert code == 0, errors

@@ -1,6 +1,6 @@
 """A process that writes to SQLite is killed at random moments, again and again, on one growing file.
 
-Nothing that it acknowledged is ever missing, and nothing else is half there.
+No acknowledged write is ever missing, and no other is half written.
 """
 
 import os
@@ -20,14 +20,14 @@ from holdfast.adapters.system_clock import SystemClock
 from holdfast.ports.store import Key, Query, every_item
 from tests.real.sqlite_child import COUNTS, DRIVERS, LOG, STATES, TABLES, WRITERS, phase
 
-# Of the kills, one in so many comes while the process only starts: it opens, recovers or makes the file.
+# One in this many kills comes while the process starts: it opens, recovers or creates the file.
 _STARTING_ONE_IN = 4
 _STARTING_SECONDS = 0.4
 _WRITING_SECONDS = 0.06
 
 
 class Victim:
-    """A process that writes, and what it has said."""
+    """A process that writes, and its output."""
 
     def __init__(self, path: Path, driver: str) -> None:
         self._process = subprocess.Popen(
@@ -40,7 +40,7 @@ class Victim:
         self._said = b""
 
     def killed(self, source: random.Random) -> dict[str, int]:
-        """Let it live for a while, kill it, and return the last number that each writer had acknowledged."""
+        """Let it run for a while, kill it, and return the last number that each writer had acknowledged."""
         if source.randrange(_STARTING_ONE_IN) == 0:
             self._listen(source.uniform(0, _STARTING_SECONDS))
         else:
@@ -59,13 +59,13 @@ class Victim:
 
 
 def _last_numbers(said: str) -> dict[str, int]:
-    # What stands after the last line's end was not said to the end.
+    # Text after the last line end was not printed completely.
     words = [line.split() for line in said.split("\n")[:-1]]
     return {writer: int(number) for writer, number in words}
 
 
 class Checker:
-    """Holds the file against what was acknowledged."""
+    """Compares the file with what was acknowledged."""
 
     def __init__(self, path: Path, driver: str) -> None:
         self._path = path
@@ -78,9 +78,9 @@ class Checker:
         return sum(self._least.values())
 
     def hear(self, acknowledged: dict[str, int]) -> None:
-        """What one life said."""
+        """The output of one process."""
         for writer, number in acknowledged.items():
-            # It goes on from what it finds: a lost write would be done a second time.
+            # It resumes from what it finds: a lost write would be repeated.
             assert number > self._least[writer], f"{writer}: {number} after {self._least[writer]} was acknowledged"
             self._least[writer] = self._most[writer] = number
         for writer in WRITERS:
@@ -121,14 +121,14 @@ def kill_again_and_again(path: Path, driver: str, *, kills: int, seed: int) -> C
     checker = Checker(path, driver)
     for kill in range(1, kills + 1):
         checker.hear(Victim(path, driver).killed(source))
-        # Not after each: sometimes the next life is the first to open what the last one left.
+        # Not after each: sometimes the next process is the first to open the file.
         if kill == kills or source.random() < 0.7:
             checker.look(thoroughly=kill % 20 == 0 or kill == kills)
     return checker
 
 
 def fresh_seed() -> int:
-    """Another one each time; a failure shows it."""
+    """A new one each time; a failure shows it."""
     seed = random.SystemRandom().randrange(10**6)
     sys.stdout.write(f"seed {seed}\n")
     return seed
@@ -145,6 +145,6 @@ def test_kills_lose_nothing_that_was_acknowledged(driver: str, tmp_path: Path) -
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_hundreds_of_kills_lose_nothing_that_was_acknowledged(driver: str, tmp_path: Path) -> None:
-    """Hundreds of kills on one file, which grows all the while."""
+    """Hundreds of kills on one growing file."""
     checker = kill_again_and_again(tmp_path / "holdfast.db", driver, kills=300, seed=fresh_seed())
     assert checker.total > 3000

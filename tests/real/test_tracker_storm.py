@@ -1,6 +1,6 @@
-"""Fifty senders, one server that is killed again and again: the tables end as if all had come once, one by one.
+"""Fifty senders and a server that is killed again and again: the tables end as if each delivery had arrived once.
 
-The server is `holdfast serve` as a process of its own. A sender goes on with a delivery until it is acknowledged, as
+The server is `holdfast serve` as a separate process. A sender repeats a delivery until it is acknowledged, as
 the sweep of GitHub's log of deliveries does. What was acknowledged before a kill must still be there after it.
 """
 
@@ -17,24 +17,24 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.dynamodb import DynamoStore
-from holdfast.adapters.dynamodb_boto3 import Boto3Transport, boto3_client
-from holdfast.adapters.dynamodb_calls import DynamoCalls
-from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.dynamodb.boto3_transport import Boto3Transport, boto3_client
+from holdfast.adapters.dynamodb.calls import DynamoCalls
+from holdfast.adapters.dynamodb.store import DynamoStore
+from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.jobs.ingest import Tracker
-from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
-from holdfast.jobs.webhook import Delivery
+from holdfast.jobs.intake.tracker import Tracker
+from holdfast.jobs.intake.webhook import Delivery
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
 from holdfast.ports.store import Item, Query, Store, Table, every_item
 from holdfast.ports.store.admin import CreateTable
 from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS, TABLES
 from tests.real.storm_deliveries import Storm, storm
 from tests.servers import processes
 from tests.servers.processes import RunningServer
-from tests.unit.jobs.tables import Tables, plain
-from tests.unit.webhook_app import SECRET, signed
+from tests.support.job_tables import Tables, plain
+from tests.support.webhook_app import SECRET, signed
 
 SENDERS = 50
 COUNT = 10_000
@@ -48,11 +48,11 @@ Environment = dict[str, str]
 
 
 class ServerFailed(Exception):
-    """The server died by itself, or gave an answer that it must not give."""
+    """The server died without being killed, or sent a wrong response."""
 
 
 class Victim:
-    """`holdfast serve`, killed and started again. Senders wait while there is none."""
+    """`holdfast serve`, killed and restarted. Senders wait while there is none."""
 
     def __init__(self, environment: Environment, directory: Path) -> None:
         self._environment = environment
@@ -87,7 +87,7 @@ class Victim:
             server.stop()
 
     def port(self) -> int:
-        """Of the server that is there, or of the next one."""
+        """Of the current server, or of the next one."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._server or self._failure, _WAIT_SECONDS):
                 raise ServerFailed("none was started")
@@ -106,7 +106,7 @@ class Victim:
             self._changed.notify_all()
 
     def wait_for(self, acknowledged: int) -> None:
-        """Until so many are acknowledged, or a sender has failed."""
+        """Until that many are acknowledged, or a sender has failed."""
         with self._changed:
             self._changed.wait_for(lambda: self._acknowledged >= acknowledged or self._failure)
             if self._failure is not None:
@@ -114,7 +114,7 @@ class Victim:
 
 
 class Sender:
-    """One of the fifty, with a connection of its own."""
+    """One of the fifty, with its own connection."""
 
     def __init__(self, victim: Victim) -> None:
         self._victim = victim
@@ -163,7 +163,7 @@ class Sender:
 
 
 def rage(victim: Victim, sent: Storm, kills: int, chance: random.Random) -> None:
-    """Send all of it in any order, and kill the server so often meanwhile."""
+    """Send everything in any order, and kill the server that many times meanwhile."""
     shuffled = chance.sample(sent.deliveries, len(sent.deliveries))
     todo, lock = iter(shuffled), threading.Lock()
     victim.start()
@@ -176,7 +176,7 @@ def rage(victim: Victim, sent: Storm, kills: int, chance: random.Random) -> None
                 victim.start()
             victim.wait_for(len(shuffled))
         except BaseException as error:
-            victim.fail(error)  # lets the senders go
+            victim.fail(error)  # releases the senders
             raise
     for each in running:
         each.result()
@@ -184,7 +184,7 @@ def rage(victim: Victim, sent: Storm, kills: int, chance: random.Random) -> None
 
 
 def held(store: Store, sent: Storm) -> Tables:
-    """What is told of them all. Left out is what depends on the order in which it came.
+    """What is stored about all of them, without what depends on the order of arrival.
 
     An entry's status is the job's at that time. Reviews are kept in the run only if they come before their deployment:
     what they decided is in the deployment either way.
@@ -200,7 +200,7 @@ def held(store: Store, sent: Storm) -> Tables:
 
 def _all(store: Store, table: Table, keys: Sequence[JobKey] | Sequence[RunKey] | Sequence[DeploymentKey]) -> list[Item]:
     found = store.batch_get(table, [key.item for key in keys], consistent=True)
-    assert None not in found, f"{table.name}: something that was acknowledged is not there"
+    assert None not in found, f"{table.name}: an acknowledged item is missing"
     return [item for item in found if item is not None]
 
 
@@ -209,7 +209,7 @@ def _without(order_dependent: str, item: Item) -> Item:
 
 
 def expected(sent: Storm) -> Tables:
-    """What one delivery after the other makes, in the order in which GitHub made them."""
+    """The result of sequential delivery, in the order in which GitHub created the deliveries."""
     clock = SystemClock()
     store = memory_store(clock)
     tracker = Tracker(store, clock, "oracle")
@@ -240,7 +240,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Vi
         yield victim, lambda: sqlite_store(path, SystemClock(), tables=TABLES)
     else:
         server: RunningServer = request.getfixturevalue("dynamodb_server")
-        # Each access key is a database of its own.
+        # Each access key has its own database.
         key = f"storm{os.getpid()}{request.node.name.encode().hex()[:16]}"
         calls = _calls(server.url, key)
         for table in TABLES:

@@ -1,6 +1,6 @@
-"""Certificates for tests: an authority of its own, and what it signs. Made anew each time; nothing is kept.
+"""Certificates for tests: an authority and what it signs. Created for each run; nothing is kept.
 
-The library for it, cryptography, is there because moto needs it.
+The library for it, cryptography, is installed because moto needs it.
 """
 
 from __future__ import annotations

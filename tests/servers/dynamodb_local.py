@@ -1,9 +1,9 @@
 """DynamoDB Local: Amazon's own DynamoDB in one Java process, fetched once with Maven into the user's cache.
 
 `python -m tests.servers.dynamodb_local` fetches it and says so; the Makefile does that before the tests, whose output
-is captured. Each test worker starts a server of its own: a second of CPU, and nothing is shared.
+is captured. Each test worker starts its own server: a second of CPU, and nothing is shared.
 
-Without -sharedDb, each pair of access key and region is a database of its own.
+Without -sharedDb, each pair of access key and region is a separate database.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _WHAT = "DynamoDB Local"
 _POM = Path(__file__).with_name("dynamodb-local") / "pom.xml"
 _MAIN_CLASS = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
 
-# Made for a short life: half the CPU until the first answer, compared with Java's defaults on two cores.
+# Options for a short life: half the CPU until the first response, compared with Java's defaults on two cores.
 _JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m")
 
-# What sqlite4java calls the systems it has a native library for.
+# The systems for which sqlite4java has a native library, by its names.
 _NATIVE_LIBRARIES = {
     ("Linux", "x86_64"): "libsqlite4java-linux-amd64-*.so",
     ("Darwin", "x86_64"): "libsqlite4java-osx-*.dylib",

@@ -72,7 +72,7 @@ class RunningKube:
         return issued.cert_chain_pems[0].bytes().decode("ascii"), issued.private_key_pem.bytes().decode("ascii")
 
     def call(self, method: str, path: str, body: Any = None, *, token: str = _ADMIN_TOKEN) -> Any:
-        """Ask the server as the admin, or as whoever has the token. A KeyError tells that there is nothing there."""
+        """Call the server as the admin, or as the token's account. A KeyError means that nothing is there."""
         status, answer = self.ask(method, path, body, token=token)
         if status == 404:
             raise KeyError(path)
@@ -88,13 +88,13 @@ class RunningKube:
         return response.status, response.json()
 
     def token_of(self, namespace: str, account: str) -> str:
-        """A token of a service account that exists."""
+        """A token of an existing service account."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         return str(self.call("POST", path, asked)["status"]["token"])
 
     def shipped_account(self) -> str:
-        """Apply the role that Holdfast ships, and give a token of its service account."""
+        """Apply the role that Holdfast ships, and return a token of its service account."""
         for manifest in yaml.safe_load_all(_ROLE.read_text()):
             self.call("POST", _collection(manifest), manifest)
         return self.token_of("holdfast", "holdfast")
@@ -114,7 +114,7 @@ class RunningKube:
             )
 
     def stop_api(self) -> None:
-        """At once: asked kindly, it would wait for its watchers. What counts is in etcd."""
+        """At once: a graceful stop would wait for its watchers. All state is in etcd."""
         self.api.process.kill()
         self.api.stop()
 
@@ -177,7 +177,7 @@ def build() -> None:
     directory = cache_directory() / f"kubernetes-{_pinned_version()}"
     if not directory.exists():
         with one_at_a_time(directory.name):
-            if not directory.exists():  # whoever held the lock may have built it
+            if not directory.exists():  # the process that held the lock may have built it
                 _build_with_go(directory)
 
 
@@ -200,7 +200,7 @@ def _build_with_go(directory: Path) -> None:
 
 
 def _run_with_dots(command: list[str], environment: dict[str, str]) -> str | None:
-    """Run Go, with a dot for every hundred packages that it names; its last words if it fails."""
+    """Run Go, with a dot for every hundred packages; its last output if it fails."""
     words: list[str] = []
     with subprocess.Popen(command, cwd=_MODULE, env=environment, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr or ():
@@ -219,7 +219,7 @@ def _pinned_version() -> str:
 
 
 def _write_keys(directory: Path, ca: trustme.CA) -> None:
-    """What the server proves itself with, whom it believes, and what it signs service accounts' tokens with."""
+    """The server's certificate, the authorities that it trusts, and the key that signs service accounts' tokens."""
     ca.cert_pem.write_to_path(str(directory / "ca.pem"))
     ca.issue_cert(processes.HOST, "localhost").private_key_and_cert_chain_pem.write_to_path(
         str(directory / "server.pem")
@@ -271,11 +271,11 @@ def _api_command(directory: Path, etcd_url: str, port: int) -> list[str]:
         f"--service-account-key-file={directory / 'accounts.pem'}",
         f"--service-account-signing-key-file={directory / 'accounts.pem'}",
         "--authorization-mode=RBAC",
-        # No controller makes accounts for pods, and none takes away the taint that a new node would begin with.
+        # No controller creates accounts for pods, and none removes the taint that a new node would start with.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--endpoint-reconciler-type=none",
-        # Else it keeps lists in memory for those who page through them, and etcd's forgetting would not show.
+        # Otherwise it caches lists for paging, and etcd's compaction would have no effect.
         "--feature-gates=ListFromCacheSnapshot=false",
     ]
 
@@ -301,7 +301,7 @@ def _controllers_command(directory: Path, url: str, ca_pem: str) -> list[str]:
 
 
 def _is_ready(pool: urllib3.PoolManager, port: int) -> bool:
-    """Ready by its own word, and with the namespaces that it makes soon after."""
+    """Ready by its own account, and with the namespaces that it creates soon after."""
     headers = {"Authorization": f"Bearer {_ADMIN_TOKEN}"}
     for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"):
         try:

@@ -1,7 +1,7 @@
 """Become another program that dies when its parent does: `python leash.py PARENT_PID COMMAND …`.
 
-A program of its own, and not a `preexec_fn`, which may deadlock in a process with threads. The kernel keeps the wish
-across exec. Elsewhere than on Linux nothing is asked for, and a killed test run may leave a server behind.
+A separate program, not a `preexec_fn`, which may deadlock in a process with threads. The kernel keeps the setting
+across exec. On other systems than Linux, a killed test run may leave a server behind.
 """
 
 import ctypes

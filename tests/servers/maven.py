@@ -1,4 +1,4 @@
-"""Java, and jars that are fetched once with Maven into the user's cache. What cannot be had is told in one sentence."""
+"""Java, and jars fetched once with Maven into the user's cache. What is missing is reported in one sentence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fetched(what: str, name: str, pom: Path) -> Path:
     directory = cache_directory() / name
     if not directory.exists():
         with one_at_a_time(name):
-            if not directory.exists():  # whoever held the lock may have fetched it
+            if not directory.exists():  # the process that held the lock may have fetched it
                 _fetch(what, directory, pom)
     return directory
 
@@ -67,7 +67,7 @@ def _with_home_for_java() -> dict[str, str]:
     try:
         listed = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
-        listed = None  # a user id without an entry, as containers have them
+        listed = None  # a user id without an entry, as in containers
     if (home := environment.get("HOME")) and home != listed:
         # Of Java's variables this one understands quotes, and a home directory may have a space.
         options = environment.get("JDK_JAVA_OPTIONS", "")

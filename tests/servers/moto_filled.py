@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.servers import processes
-from tests.unit.jobs_migration.worlds import life, statuses
+from tests.support.migration_world import life, statuses
 
 ACCOUNT = "123456789012"  # moto's
 

@@ -28,7 +28,7 @@ _FETCH_SECONDS: Final = 300
 
 
 class Unavailable(Exception):
-    """The examples cannot be had here; the message is one sentence that says why."""
+    """The examples are not available here; the message is one sentence that says why."""
 
 
 def examples() -> list[tuple[str, str, dict[str, Any]]]:
@@ -45,12 +45,12 @@ def examples() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def fetch() -> Path:
-    """The package as npm packed it, fetched if need be. It is the one that is meant, or none."""
+    """The package as npm packed it, fetched if needed, with its checksum verified."""
     name = f"octokit-webhooks-examples-{_VERSION}"
     archive = cache_directory() / name / _ARCHIVE
     if not archive.exists():
         with one_at_a_time(name):
-            if not archive.exists():  # whoever held the lock may have fetched it
+            if not archive.exists():  # the process that held the lock may have fetched it
                 _fetch_with_npm(archive)
     if _checksum(archive) != _SHA512:
         raise Unavailable(f"{_PACKAGE} is not the one that was pinned; remove {archive.parent} and try again.")

@@ -24,16 +24,16 @@ _STOP_SECONDS = 10.0
 
 
 class ServerFailed(Exception):
-    """The server ended by itself, or did not answer in time; the message ends with the tail of its log."""
+    """The server exited, or did not answer in time; the message ends with the tail of its log."""
 
 
 class _PortTaken(Exception):
-    """Somebody else got the port between our choice and the server's start."""
+    """Another process took the port between our choice and the server's start."""
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server that has answered. Stop it when done; it is stopped anyway when this process ends, however it ends."""
+    """A server that has responded. Stop it when done; it is stopped anyway when this process ends, however it ends."""
 
     name: str
     port: int
@@ -106,7 +106,7 @@ def _start_on(
     log = log_dir / f"{name}-{port}.log"
     leashed = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), *command]
     with log.open("wb") as output:
-        # A session of its own: Ctrl-C reaches the tests only, which then stop the server after their last words to it.
+        # A new session: Ctrl-C reaches only the tests, which then stop the server after their last requests.
         process = subprocess.Popen(
             leashed, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -124,7 +124,7 @@ def _wait_until_ready(server: RunningServer, ready: Callable[[int], bool], limit
     give_up_at = time.monotonic() + limit_seconds
     while True:
         answered = ready(server.port)
-        # In this order: an answer counts only if our process is alive after it, else it was somebody else's.
+        # In this order: a response counts only if our process is alive after it; otherwise another process sent it.
         code = server.process.poll()
         if code is not None:
             if answered or accepts_connections(server.port):

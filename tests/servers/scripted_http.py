@@ -1,6 +1,6 @@
-"""A small HTTP server in this process that answers as a test says, and remembers what it was asked.
+"""A small HTTP server in this process that responds as a test says, and records the requests.
 
-It speaks real HTTP over a real socket, so that time-outs, resets, certificates and half answers are real as well.
+It speaks real HTTP over a real socket, so that time-outs, resets, certificates and partial responses are real too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer. The connection ends so many bytes before the length that was announced."""
+    """The response. The connection ends that many bytes before the announced length."""
 
     body: bytes = b""
     status: int = 200
@@ -44,7 +44,7 @@ class Reply:
 
 
 class Silence(Exception):
-    """Do not answer, and keep the connection open."""
+    """Do not respond, and keep the connection open."""
 
 
 class Reset(Exception):
@@ -79,7 +79,7 @@ class ScriptedServer(ThreadingHTTPServer):
         return connection, address
 
     def handle_error(self, *_: object) -> None:
-        pass  # a client that refuses the certificate, or goes away: that is what is tested
+        pass  # tests include clients that refuse the certificate or disconnect
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
     def answer(self, reply: Reply) -> None:
         self.send_response(reply.status)
         headers = {"Content-Length": str(len(reply.body) + reply.missing_bytes), **reply.headers}
-        if self.close_connection:  # the client asked for it
+        if self.close_connection:  # as the client requested
             headers["Connection"] = "close"
         for name, value in headers.items():
             self.send_header(name, value)
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
 def serving(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedServer]:
     """Serve until the block ends. A script may raise `Silence` or `Reset` instead of returning a reply.
 
-    Anything else that it raises is a mistake of the test, and is told at the end.
+    Anything else that it raises is an error in the test, and is raised at the end.
     """
     server = ScriptedServer(script, tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -142,7 +142,7 @@ def serving(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[Scrip
 
 
 def _reset(connection: socket.socket) -> None:
-    """Close with RST, as a machine does that has forgotten the connection."""
+    """Close with RST, as a machine that has lost the connection does."""
     with suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()

@@ -11,15 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.servers import dynamodb_local, processes
+from tests.support.web_server import web_server
 
 ROOT = Path(__file__).parents[2]
 
 
-def web_server(port: int) -> list[str]:
-    return [sys.executable, "-m", "http.server", "--bind", processes.HOST, "--directory", os.devnull, str(port)]
-
-
-def test_a_started_server_answers_until_it_is_stopped(tmp_path: Path) -> None:
+def test_a_started_server_responds_until_it_is_stopped(tmp_path: Path) -> None:
     server = processes.start("web", web_server, tmp_path)
     assert processes.answers_http(server.port)
     assert server.url == f"http://127.0.0.1:{server.port}"
@@ -34,7 +31,7 @@ def test_a_server_that_ends_early_shows_the_end_of_its_log(tmp_path: Path) -> No
         processes.start("web", lambda _: failing, tmp_path)
 
 
-def test_a_server_that_never_answers_is_ended_at_the_limit(tmp_path: Path) -> None:
+def test_a_server_that_never_responds_is_stopped_at_the_time_limit(tmp_path: Path) -> None:
     fifo = tmp_path / "pid"
     os.mkfifo(fifo)
     script = f"import os, time; print(os.getpid(), file=open({str(fifo)!r}, 'w'), flush=True); time.sleep(600)"
@@ -50,7 +47,7 @@ def test_a_server_that_never_answers_is_ended_at_the_limit(tmp_path: Path) -> No
         os.kill(seen[0], 0)
 
 
-def test_a_port_that_was_taken_meanwhile_is_left_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_a_port_was_taken_meanwhile_another_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = processes.start("web", web_server, tmp_path)
     ports = iter([first.port, processes.free_port()])
     monkeypatch.setattr(processes, "free_port", lambda: next(ports))
@@ -78,8 +75,9 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
 
 STARTER = """
 import pathlib, sys, time
-from tests.servers import processes, test_processes
-server = processes.start("web", test_processes.web_server, pathlib.Path(sys.argv[1]))
+from tests.servers import processes
+from tests.support.web_server import web_server
+server = processes.start("web", web_server, pathlib.Path(sys.argv[1]))
 print(server.process.pid, flush=True)
 time.sleep(600)
 """
@@ -100,7 +98,7 @@ def test_an_old_java_is_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         dynamodb_local.start(tmp_path)
 
 
-def test_a_fetch_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(tmp_path / "mvn", "echo '[ERROR] the network is unreachable'; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

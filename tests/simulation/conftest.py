@@ -1,6 +1,6 @@
 """The same scenarios on every store, and with EC2 behind boto3 and HTTP."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
@@ -8,30 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.dynamodb import DynamoStore
-from holdfast.adapters.dynamodb_calls import DynamoCalls
-from holdfast.adapters.dynamodb_tables import DynamoTables
-from holdfast.adapters.ec2 import Ec2Machines, ec2_client
+from holdfast.adapters.aws.ec2 import Ec2Machines, ec2_client
+from holdfast.adapters.dynamodb.calls import DynamoCalls
+from holdfast.adapters.dynamodb.store import DynamoStore
+from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.ports.clock import Clock
 from holdfast.ports.machines import Machines
 from holdfast.ports.store import Store
 from holdfast.ports.store.admin import CreateTable
 from holdfast.ports.store.tables import LOGS, STATE, TABLES
-from holdfast.simulator.ec2 import SimulatedEc2
-from holdfast.simulator.ec2_http import serving
+from holdfast.simulator.world.ec2 import SimulatedEc2
 from tests.contracts import backends
+from tests.servers.ec2_http import serving
 from tests.servers.processes import RunningServer
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Stage, StageMaker
 
 _NUMBERS = count(1)
-
-StageMaker = Callable[..., Stage]
 
 
 @pytest.fixture(params=["memory", "sqlite", "boto3", pytest.param("dynamodb", marks=pytest.mark.real)])
 def stage_of(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StageMaker]:
-    """Makes stages: a world each, over the store or the EC2 that the parameter names."""
+    """Makes stages: each with its own world, on the store or the EC2 that the parameter names."""
     with ExitStack() as opened:
         match request.param:
             case "memory":

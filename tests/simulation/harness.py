@@ -3,11 +3,9 @@
 from collections.abc import Callable
 
 from holdfast.adapters.memory import memory_store
-from holdfast.cluster.choices import Choices
-from holdfast.cluster.hands import Hands
-from holdfast.cluster.observe import Senses
-from holdfast.cluster.plan import Ticked
-from holdfast.cluster.policy import Policy
+from holdfast.cluster.plan import TickResult
+from holdfast.cluster.policy import Choices, Policy
+from holdfast.cluster.ports import ReadPorts, WritePorts
 from holdfast.cluster.seen import ACTION_TAG, INSTANCE_LABEL, UNVERIFIED_TAINT
 from holdfast.cluster.state import ClusterState, read_state
 from holdfast.cluster.tick import Cluster, tick
@@ -18,16 +16,17 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.machines import Machine, Machines
 from holdfast.ports.store import Item, Key, Store
 from holdfast.ports.store.tables import STATE
-from holdfast.simulator.ec2 import SimulatedEc2
-from holdfast.simulator.gate import Gate, Killed
-from holdfast.simulator.world import DAWN, ZONES, Bootstrap, World
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.ec2 import SimulatedEc2
+from holdfast.simulator.world.world import DAWN, ZONES, Bootstrap, World
+from tests.call_gate import CallGate
 
 TAGS = {"Cluster": "k3s", "Role": "worker"}
 BOOTSTRAP = Bootstrap(INSTANCE_LABEL, UNVERIFIED_TAINT, ACTION_TAG)
 
 
 class Stage:
-    """A world, a store, and one cluster on them."""
+    """A world, a store, and one cluster in them."""
 
     def __init__(
         self,
@@ -51,19 +50,19 @@ class Stage:
         for number in range(workers):
             self.world.add_worker(ZONES[number % len(ZONES)], TAGS)
         self._ticks = 0
-        self.gate: Gate | None = None
+        self.gate: CallGate | None = None
 
-    def cluster(self, gate: Gate | None = None) -> Cluster:
+    def cluster(self, gate: CallGate | None = None) -> Cluster:
         """The cluster as a process sees it, all its ports behind the gate."""
-        gate = gate or Gate(lambda _call, _moment: None)
+        gate = gate or CallGate(lambda _call, _moment: None)
         store, ec2 = gate.wrapped(self.store, "store"), gate.wrapped(self.machines, "machines")
         k3s, prometheus = gate.wrapped(self.world.k3s, "kube"), gate.wrapped(self.world.prometheus, "signals")
         subnets = [subnet.id for subnet in self.world.subnets]
-        senses = Senses(store, ec2, k3s, prometheus, self.name, TAGS, subnets)
-        hands = Hands(store, self.clock, ec2, k3s, TAGS, "lt-0abc:3", "user data", self.choices)
-        return Cluster(senses, hands, self.policy)
+        reads = ReadPorts(store, ec2, k3s, prometheus, self.name, TAGS, subnets)
+        writes = WritePorts(store, self.clock, ec2, k3s, TAGS, "lt-0abc:3", "user data", self.choices)
+        return Cluster(reads, writes, self.policy)
 
-    def tick(self, *, seconds: float = 60, gate: Gate | None = None) -> Ticked | None:
+    def tick(self, *, seconds: float = 60, gate: CallGate | None = None) -> TickResult | None:
         """One invocation; None when it was killed, or had to stand by."""
         self.clock.sleep(seconds)
         self._ticks += 1
@@ -74,8 +73,8 @@ class Stage:
                 self.gate.is_dead = False  # the next invocation is another process
             return None
 
-    def tick_until(self, condition: Callable[[], bool], *, most: int = 60, seconds: float = 60) -> list[Ticked]:
-        ticked: list[Ticked | None] = []
+    def tick_until(self, condition: Callable[[], bool], *, most: int = 60, seconds: float = 60) -> list[TickResult]:
+        ticked: list[TickResult | None] = []
         while not condition():
             assert len(ticked) < most, f"after {most} ticks: {self.state}"
             ticked.append(self.tick(seconds=seconds))
@@ -96,3 +95,6 @@ class Stage:
     @property
     def alive(self) -> list[Machine]:
         return [machine for machine in self.world.ec2.all_machines() if not machine.is_gone]
+
+
+StageMaker = Callable[..., Stage]

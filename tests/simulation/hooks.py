@@ -1,28 +1,29 @@
-"""Watching a process at its port calls, and letting others act in the midst of it."""
+"""Watch a process at its port calls, and let others act in the middle of one."""
 
 from collections.abc import Callable
+from typing import Any
 
-from holdfast.simulator.gate import Gate, Moment, PortCall
+from tests.call_gate import CallGate, CallPoint, PortCall
 
 
-def at(method: str, moment: Moment, then: Callable[[], object], *, times: int = 10_000) -> Gate:
-    """A gate that does something before or after the calls of one name, so many times at most."""
+def at(method: str, moment: CallPoint, then: Callable[[], object], *, times: int = 10_000) -> CallGate:
+    """A gate that does something before or after the calls of one name, at most ``times`` times."""
     left = [times]
 
-    def hook(call: PortCall, now: Moment) -> None:
+    def hook(call: PortCall, now: CallPoint) -> None:
         if (call.method, now) == (method, moment) and left[0] > 0:
             left[0] -= 1
             then()
 
-    return Gate(hook)
+    return CallGate(hook)
 
 
-def before(method: str, then: Callable[[], object], *, times: int = 10_000) -> Gate:
-    return at(method, Moment.BEFORE, then, times=times)
+def before(method: str, then: Callable[[], object], *, times: int = 10_000) -> CallGate:
+    return at(method, CallPoint.BEFORE, then, times=times)
 
 
-def after(method: str, then: Callable[[], object], *, times: int = 10_000) -> Gate:
-    return at(method, Moment.AFTER, then, times=times)
+def after(method: str, then: Callable[[], object], *, times: int = 10_000) -> CallGate:
+    return at(method, CallPoint.AFTER, then, times=times)
 
 
 def raising(error: BaseException) -> Callable[[], object]:
@@ -30,3 +31,14 @@ def raising(error: BaseException) -> Callable[[], object]:
         raise error
 
     return then
+
+
+class Instead:
+    """A port with some of its calls replaced."""
+
+    def __init__(self, port: Any, **answers: Any) -> None:
+        self._port = port
+        self._answers = answers
+
+    def __getattr__(self, name: str) -> Any:
+        return self._answers.get(name) or getattr(self._port, name)

@@ -1,4 +1,4 @@
-"""Scenarios that are run to their end, undisturbed and disturbed. Their numbers are small, so that they end soon."""
+"""Scenarios that run to their end, undisturbed and disturbed. Their numbers are small, so that they end soon."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,14 +6,15 @@ from functools import partial
 
 from holdfast.cluster.policy import Policy, Rebalance
 from holdfast.cluster.seen import ACTION_TAG, ATTEMPT_TAG, SEQUENCE_TAG, SLOT_TAG
-from holdfast.cluster.spot import SpotKind
-from holdfast.cluster.spot_act import note
+from holdfast.cluster.spot.notice import SpotKind, store_notice
 from holdfast.kernel.ids import ClusterId, InstanceId
-from holdfast.ports.machines import LaunchOrder, Machine, Market
+from holdfast.ports.machines import ACCEPTED_TAG, LaunchOrder, Machine, Market
 from holdfast.ports.store import Key, attr, remove_all, set_all
 from holdfast.ports.store.tables import STATE
-from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
-from holdfast.simulator.k3s import Workload
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.k3s import Workload
+from holdfast.simulator.world.world import ZONES
+from tests.call_gate import CallGate, CallPoint, PortCall
 from tests.simulation.harness import TAGS, Stage
 
 CLUSTER = ClusterId("cluster")
@@ -31,7 +32,7 @@ QUICK = Policy(
 
 @dataclass(frozen=True)
 class Scenario:
-    """How it begins, when it is over, how many workers there are then, and how often it is ticked."""
+    """How it begins, when it is over, how many workers there are then, and how often it ticks."""
 
     begin: Callable[[], Stage]
     is_over: Callable[[Stage], bool]
@@ -48,7 +49,7 @@ def has_scaled(stage: Stage) -> bool:
 
 
 def is_settled(stage: Stage) -> bool:
-    """Everything that was known of a machine has been dealt with."""
+    """Every notice has been handled, and no action is under way."""
     return stage.world.chosen and not stage.open_notices and not stage.state.is_acting  # type: ignore[attr-defined]
 
 
@@ -62,7 +63,7 @@ def scale_up(**policy: object) -> Stage:
 
 
 def partial_launch() -> Stage:
-    """The emptiest zone has none of the first type, and no spot at all."""
+    """The emptiest zone has no capacity of the first type, and no spot capacity at all."""
     stage = scale_up()
     zone = stage.world.subnets[2].zone
     for instance_type, market in (
@@ -74,7 +75,7 @@ def partial_launch() -> Stage:
     return stage
 
 
-def nothing_to_be_had() -> Stage:
+def no_capacity_anywhere() -> Stage:
     """No capacity anywhere, then some."""
     stage = scale_up()
     for subnet in stage.world.subnets:
@@ -105,12 +106,12 @@ def drain_blocked() -> Stage:
     return stage
 
 
-# What EC2 takes, and what breaks
+# Interruptions and broken nodes
 
 
 def with_spot(workers: int = 3, pods: int = 15, **policy: object) -> tuple[Stage, Machine]:
-    """A calm cluster, and a spot machine of it."""
-    # Busy enough not to go down, and too calm to go up.
+    """A calm cluster, and one of its spot machines."""
+    # Too busy to scale down, and too calm to scale up.
     stage = Stage(workers=workers - 1, policy=replace(QUICK, **policy))  # type: ignore[arg-type]
     machine = stage.world.add_worker("eu-west-1c", TAGS, market="spot")
     stage.world.k3s.run(Workload("web", pods))
@@ -120,7 +121,7 @@ def with_spot(workers: int = 3, pods: int = 15, **policy: object) -> tuple[Stage
 
 
 def noted(stage: Stage, instance: InstanceId, kind: SpotKind) -> None:
-    note(stage.store, CLUSTER, instance, kind, stage.clock.now())
+    store_notice(stage.store, CLUSTER, instance, kind, stage.clock.now())
     if kind is SpotKind.INTERRUPTION:
         stage.world.ec2.interrupt(instance)
 
@@ -132,7 +133,7 @@ def interruption() -> Stage:
 
 
 def interruption_of_one_of_two() -> Stage:
-    """At the minimum: the replacement is the one that is missing, and there is no other."""
+    """At the minimum: the replacement is the only machine that is launched."""
     stage, machine = with_spot(workers=2, pods=10)
     noted(stage, machine.id, SpotKind.INTERRUPTION)
     return stage
@@ -152,7 +153,7 @@ def rebalance() -> Stage:
 
 
 def undrainable_hint() -> Stage:
-    """Its replacement comes, but its pods may not leave: so it stays, and is opened again."""
+    """Its replacement joins, but its pods cannot be evicted: it stays, and is uncordoned."""
     stage = rebalance()
     stage.world.k3s.run(Workload("web", 20, max_unavailable=0))
     return stage
@@ -166,7 +167,7 @@ def rebalance_then_interruption() -> Stage:
 
 
 def replacement_interrupted() -> Stage:
-    """The machine that was launched in the place of one that EC2 took is taken as well."""
+    """The replacement of an interrupted machine is interrupted as well."""
     stage = interruption()
     stage.clock.after(70, partial(_interrupt_newest, stage))
     return stage
@@ -186,7 +187,7 @@ def replacement_never_joins() -> Stage:
 
 
 def interruption_during_drain() -> Stage:
-    """The very machine that a scale-down is draining is taken by EC2."""
+    """EC2 interrupts the machine that a scale-down is draining."""
     stage = Stage(workers=5, policy=replace(QUICK, min_workers=4))
     stage.world.k3s.run(Workload("web", 5, max_unavailable=1))
     for _ in range(20):
@@ -200,7 +201,7 @@ def interruption_during_drain() -> Stage:
 
 
 def not_ready() -> Stage:
-    """A node loses its kubelet; its machine runs on."""
+    """A node loses its kubelet; its machine keeps running."""
     stage, machine = with_spot(workers=4, pods=20)
     stage.world.k3s.lose(machine.id)
     stage.clock.sleep(60)
@@ -212,11 +213,45 @@ def not_ready_is_replaced(stage: Stage) -> bool:
     return is_settled(stage) and all(machine.id != instance for machine in stage.alive)
 
 
-# What older ones left
+# Nodes that are registered anew
+
+
+def registered_anew(*, many: bool = False, are_tags_refused: bool = False) -> Stage:
+    """Workers that an action launched, with pods; then their Node objects are deleted and registered anew."""
+    stage = scale_up()
+    stage.world.ec2.is_tagging_refused = are_tags_refused
+    stage.tick_until(lambda: has_scaled(stage))
+    stage.clock.sleep(600)
+    machines = [machine.id for machine in stage.alive]
+    for instance in machines if many else machines[-1:]:
+        stage.world.register_anew(instance)
+    stage.world.chosen = set(machines)  # type: ignore[attr-defined]
+    return stage
+
+
+def are_in_service_again(stage: Stage) -> bool:
+    is_same = {machine.id for machine in stage.alive} == stage.world.chosen  # type: ignore[attr-defined]
+    return is_same and not any(node.taints for node in stage.world.k3s.nodes())
+
+
+def unmarked() -> Stage:
+    """Workers of an older version, which wrote no tag on them."""
+    stage = Stage(workers=0, policy=QUICK)
+    for zone in ZONES:
+        stage.world.add_worker(zone, TAGS, is_marked=False)
+    stage.world.k3s.run(Workload("web", 25))
+    return stage
+
+
+def are_marked(stage: Stage) -> bool:
+    return all(ACCEPTED_TAG in machine.tags for machine in stage.alive)
+
+
+# Leftovers of dead processes and older autoscalers
 
 
 def orphan() -> Stage:
-    """A dead process launched a machine for an action that is over; and a node has lost its machine."""
+    """A dead process launched a machine for an action that is over, and a node has lost its machine."""
     stage = Stage(workers=4, policy=replace(QUICK, min_workers=3))
     stage.world.k3s.run(Workload("web", 15))
     stage.tick()
@@ -261,7 +296,7 @@ def legacy_scale_down() -> Stage:
 
 
 def ended_plan() -> Stage:
-    """An older autoscaler took a scale-up of ours for its own, and completed it; the nodes bear our taint."""
+    """An older autoscaler took a scale-up of ours for its own, and completed it; the nodes have our taint."""
     stage = scale_up()
     stage.tick_until(lambda: stage.state.up is not None)
     stage.clock.sleep(100)
@@ -276,7 +311,7 @@ def ended_commit() -> Stage:
     """An older autoscaler cleared a scale-down of ours that it took for stuck, just after a machine was committed."""
     stage = Stage(workers=4, policy=QUICK)
     stage.world.k3s.run(Workload("web", 4))
-    gate = Gate(_killed_at_termination)
+    gate = CallGate(_killed_at_termination)
     for _ in range(20):
         stage.tick(gate=gate)
         if gate.is_dead:
@@ -288,8 +323,8 @@ def ended_commit() -> Stage:
     return stage
 
 
-def _killed_at_termination(call: PortCall, moment: Moment) -> None:
-    if call.method == "terminate" and moment is Moment.BEFORE:
+def _killed_at_termination(call: PortCall, moment: CallPoint) -> None:
+    if call.method == "terminate" and moment is CallPoint.BEFORE:
         raise Killed
 
 
@@ -303,7 +338,7 @@ def write_seed_item(stage: Stage, **values: object) -> None:
 SCENARIOS = {
     "scale up": Scenario(scale_up, has_scaled, 4),
     "partial launch": Scenario(partial_launch, has_scaled, 4),
-    "nothing to be had": Scenario(nothing_to_be_had, has_scaled, 4),
+    "nothing to be had": Scenario(no_capacity_anywhere, has_scaled, 4),
     "join timeout": Scenario(join_timeout, has_scaled, 4),
     "scale down": Scenario(scale_down, has_scaled, 3),
     "drain blocked": Scenario(drain_blocked, has_scaled, 3),
@@ -321,5 +356,11 @@ SCENARIOS = {
     "scale-down of an older autoscaler": Scenario(legacy_scale_down, has_scaled, 3),
     "plan that an older autoscaler ended": Scenario(ended_plan, is_clear, 4),
     "commit that an older autoscaler ended": Scenario(ended_commit, has_scaled, 3),
+    "node registered anew": Scenario(registered_anew, are_in_service_again, 4),
+    "all nodes registered anew": Scenario(partial(registered_anew, many=True), are_in_service_again, 4),
+    "nodes registered anew, tags refused": Scenario(
+        partial(registered_anew, many=True, are_tags_refused=True), are_in_service_again, 4
+    ),
+    "workers without the tag": Scenario(unmarked, are_marked, 3),
     "hint that cannot be drained": Scenario(undrainable_hint, is_settled, 4),
 }

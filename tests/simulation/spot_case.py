@@ -1,42 +1,46 @@
-"""A machine that notices are of, and processes that handle them, each with what it sees."""
+"""A machine with spot notices, and processes that handle them, each with its own observation."""
+
+from typing import Any
 
 from holdfast.cluster.memory import spots_key
-from holdfast.cluster.spot import Notice, SpotKind, SpotPhase, read_notice
-from holdfast.cluster.spot_act import SpotHand, note, notice_key
-from holdfast.cluster.steps import Step
+from holdfast.cluster.spot.notice import SpotKind, SpotNotice, SpotPhase, notice_key, read_notice, store_notice
+from holdfast.cluster.spot.notice_handler import NoticeHandler
+from holdfast.cluster.steps import SpotStep
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.kube import Node
 from holdfast.ports.store import set_all
 from holdfast.ports.store.tables import STATE
-from holdfast.simulator.gate import Gate
+from tests.call_gate import CallGate
 from tests.simulation.harness import Stage
 
 
 class SpotCase:
-    """Three workers, and one of them that notices are of."""
+    """Three workers; one of them gets the notices."""
 
     def __init__(self) -> None:
         self.stage = Stage(workers=3)
         self.stage.tick()
         self.victim: InstanceId = self.stage.alive[0].id
 
-    def told(self, kind: SpotKind, after_seconds: float = 0) -> bool:
-        return note(self.stage.store, self.stage.name, self.victim, kind, self.stage.clock.now().plus(after_seconds))
+    def receive_notice(self, kind: SpotKind, after_seconds: float = 0) -> bool:
+        return store_notice(
+            self.stage.store, self.stage.name, self.victim, kind, self.stage.clock.now().plus(after_seconds)
+        )
 
-    def stored(self, **values: object) -> None:
-        """What others have done, by hand."""
+    def overwrite(self, **values: Any) -> None:
+        """Overwrite attributes of the stored notice, as another process would."""
         self.stage.store.update(STATE, notice_key(self.victim), set_all(values))
 
-    def hand(self, gate: Gate | None = None) -> SpotHand:
-        """A process, with what it sees now."""
-        return SpotHand(self.stage.cluster(gate).hands, self.stage.cluster().look()[0])
+    def handler(self, gate: CallGate | None = None) -> NoticeHandler:
+        """A process that has just observed the cluster."""
+        return NoticeHandler(self.stage.cluster(gate).writes, self.stage.cluster().look()[0])
 
-    def does(self, step: type[Step], hand: SpotHand | None = None, **values: object) -> None:
-        of_it = step(instance=self.victim, because="test", **values)  # type: ignore[call-arg]
-        (hand or self.hand()).carry_out(of_it)
+    def carry_out(self, step: type[SpotStep], handler: NoticeHandler | None = None, **values: Any) -> None:
+        of_it = step(instance=self.victim, because="test", **values)
+        (handler or self.handler()).carry_out(of_it)
 
     @property
-    def notice(self) -> Notice:
+    def notice(self) -> SpotNotice:
         item = self.stage.store.get(STATE, notice_key(self.victim))
         assert item is not None
         return read_notice(item)

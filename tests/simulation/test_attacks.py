@@ -1,4 +1,4 @@
-"""Odd worlds, in which a wrong guess would terminate machines with work on them, or launch too many."""
+"""Odd worlds, in which a wrong guess would terminate busy machines or launch too many."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -7,37 +7,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.cluster.attributes import StateDamaged
-from holdfast.cluster.loop import is_unfinished
 from holdfast.cluster.policy import Policy, Rebalance
 from holdfast.cluster.seen import ACTION_TAG, FENCE_ANNOTATION, INSTANCE_LABEL, SEQUENCE_TAG
-from holdfast.cluster.spot import SpotKind
-from holdfast.cluster.spot_act import note, notice_key
+from holdfast.cluster.spot.notice import SpotKind, notice_key, store_notice
 from holdfast.cluster.state import DownPhase
 from holdfast.cluster.steps import CordonTarget
-from holdfast.cluster.tick import tick
+from holdfast.cluster.tick import is_unfinished, tick
+from holdfast.control.stored_attributes import StateDamaged
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Evicted, KubeUnavailable, Node, Pod
 from holdfast.ports.machines import LaunchOrder, Machine, MachineError, MachineState, Market
 from holdfast.ports.store import Item, Key, attr, set_all
 from holdfast.ports.store.tables import STATE
-from holdfast.simulator.gate import Killed
-from holdfast.simulator.k3s import Workload
-from holdfast.simulator.world import ZONES
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.k3s import Workload
+from holdfast.simulator.world.world import ZONES
 from tests.simulation.harness import TAGS, Stage
-from tests.simulation.hooks import after, before, raising
-
-
-class Instead:
-    """A port in which some calls answer otherwise."""
-
-    def __init__(self, port: Any, **answers: Any) -> None:
-        self._port = port
-        self._answers = answers
-
-    def __getattr__(self, name: str) -> Any:
-        return self._answers.get(name) or getattr(self._port, name)
+from tests.simulation.hooks import Instead, after, before, raising
 
 
 def busy(workers: int, pods: int, **more: Any) -> Stage:
@@ -48,8 +35,8 @@ def busy(workers: int, pods: int, **more: Any) -> Stage:
     return stage
 
 
-def test_a_kubernetes_that_knows_none_of_our_nodes_costs_no_machine() -> None:
-    """A wrong kubeconfig, or a server that was installed anew. The machines are ours, as every tag of theirs says."""
+def test_no_machine_is_terminated_when_kubernetes_knows_none_of_our_nodes() -> None:
+    """A wrong kubeconfig, or a reinstalled server. The machines are ours, as all their tags say."""
     stage = Stage(workers=0)
     for number in range(6):
         stage.world.add_worker(ZONES[number % len(ZONES)], {**TAGS, SEQUENCE_TAG: "0"})
@@ -72,7 +59,7 @@ def test_the_node_of_a_dead_machine_with_the_same_address_changes_nothing() -> N
     assert worker.id in [machine.id for machine in stage.alive]
 
 
-def test_a_node_that_claims_to_be_another_machine_does_it_no_harm() -> None:
+def test_a_node_that_claims_to_be_another_machine_does_not_harm_that_machine() -> None:
     stage = busy(4, 20)
     k3s = stage.world.k3s
     victim, other = stage.alive[0], stage.alive[-1]
@@ -113,7 +100,7 @@ def test_the_last_ready_worker_is_not_scaled_down() -> None:
     assert ready.id in [machine.id for machine in stage.alive]
 
 
-def test_an_empty_list_of_ec2s_launches_nothing_past_the_maximum() -> None:
+def test_an_empty_list_from_ec2_launches_nothing_beyond_the_maximum() -> None:
     stage = busy(10, 60)
     stage.machines, real = Instead(stage.machines, tagged=lambda _: []), stage.machines
     stage.tick()
@@ -121,7 +108,7 @@ def test_an_empty_list_of_ec2s_launches_nothing_past_the_maximum() -> None:
     assert len(stage.alive) == 10
 
 
-def test_a_stopped_machine_is_not_counted_on() -> None:
+def test_a_stopped_machine_does_not_count_as_a_worker() -> None:
     stage = Stage(workers=2)
     stage.tick()
     stopped = stage.alive[0].id
@@ -140,7 +127,7 @@ def test_a_stopped_machine_is_not_counted_on() -> None:
     assert sum(node.is_ready for node in stage.world.k3s.nodes()) == 2
 
 
-def test_one_pod_that_cannot_be_evicted_holds_up_no_other_interruption() -> None:
+def test_a_pod_that_cannot_be_evicted_delays_no_other_interruption() -> None:
     stage = Stage(workers=2)
     first, second = (stage.world.add_worker(zone, TAGS, "spot").id for zone in ZONES[:2])
     k3s = stage.world.k3s
@@ -156,7 +143,7 @@ def test_one_pod_that_cannot_be_evicted_holds_up_no_other_interruption() -> None
     stage.world.k3s = Instead(k3s, evict=evict)  # type: ignore[assignment]
     name = ClusterId("cluster")
     for instance in (first, second):
-        note(stage.store, name, instance, SpotKind.INTERRUPTION, stage.clock.now())
+        store_notice(stage.store, name, instance, SpotKind.INTERRUPTION, stage.clock.now())
         stage.tick(seconds=1)
     before = len(stage.world.ec2.launches)
     ticked = stage.tick(seconds=5)
@@ -169,7 +156,7 @@ def test_one_pod_that_cannot_be_evicted_holds_up_no_other_interruption() -> None
 
 
 @pytest.mark.parametrize("name", ["lastScaleEpoch", "lockUntilEpoch", "pendingSinceEpoch", "upBackoffUntilEpoch"])
-def test_an_epoch_in_milliseconds_is_damage_and_not_an_overflow(name: str) -> None:
+def test_an_epoch_in_milliseconds_is_reported_as_damage_and_does_not_overflow(name: str) -> None:
     stage = Stage()
     stage.tick()
     stage.store.update(STATE, Key("cluster"), set_all({name: 1_768_465_266_000}))
@@ -191,7 +178,7 @@ def refusing(stage: Stage, method: str, error: MachineError) -> None:
 
 
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: error.code)
-def test_a_termination_that_ec2_refuses_is_told_with_its_remedy_and_is_no_step_that_was_done(
+def test_a_refused_termination_is_reported_with_its_remedy_and_does_not_count_as_done(
     error: MachineError,
 ) -> None:
     stage = Stage(workers=4)
@@ -202,46 +189,46 @@ def test_a_termination_that_ec2_refuses_is_told_with_its_remedy_and_is_no_step_t
     assert stage.state.down is not None
     (leaving,) = stage.state.down.committed
     assert "terminate_target" not in [step.kind for step in ticked.done]
-    (alarm,) = ticked.alarms
+    (alarm,) = ticked.notifications
     assert (alarm.kind, alarm.key, alarm.is_urgent) == ("termination_refused", leaving, True)
     remedy = "permission" if error.code == "UnauthorizedOperation" else "termination protection"
     assert error.code in alarm.text
     assert remedy in alarm.text.rpartition(";")[2]
-    stage.gate = None  # somebody has acted
+    stage.gate = None  # an operator has fixed it
     stage.tick_until(lambda: not stage.state.is_acting, most=3)
     assert leaving not in [machine.id for machine in stage.alive]
 
 
-def test_a_termination_that_is_merely_throttled_is_no_alarm() -> None:
+def test_a_throttled_termination_raises_no_alarm() -> None:
     stage = Stage(workers=4)
     refusing(stage, "terminate", MachineError("RequestLimitExceeded", "slow down"))
     ticked = stage.tick_until(lambda: stage.state.down is not None and stage.state.down.phase is DownPhase.TERMINATING)
-    assert all(not one.alarms for one in ticked)
+    assert all(not one.notifications for one in ticked)
 
 
-def test_the_refused_termination_of_a_drained_hint_is_told_too() -> None:
+def test_the_refused_termination_of_a_drained_hint_is_reported_too() -> None:
     stage, hinted = hinted_stage()
     refusing(stage, "terminate", REFUSALS[0])
     stage.tick_until(lambda: phase_of(stage, hinted) == "DRAINED", seconds=15)
     ticked = stage.tick(seconds=5)
     assert ticked is not None
     assert "terminate_interrupted" not in [step.kind for step in ticked.done]
-    assert [alarm.key for alarm in ticked.alarms] == [hinted]
+    assert [alarm.key for alarm in ticked.notifications] == [hinted]
 
 
-def test_what_is_refused_holds_up_no_other_step_of_the_tick() -> None:
-    """A node whose machine is gone is removed, though the scale-down cannot end."""
+def test_a_refused_step_delays_no_other_step_of_the_tick() -> None:
+    """A node whose machine is gone is removed, although the scale-down cannot finish."""
     stage = Stage(workers=4)
     refusing(stage, "terminate", REFUSALS[0])
     stage.tick_until(lambda: stage.state.down is not None and bool(stage.state.down.committed))
     k3s, now = stage.world.k3s, stage.clock.now()
     labels = {INSTANCE_LABEL: "i-0dead"}
-    k3s.put(Node("i-0dead", "u-dead", "", "10.9.9.9", False, now.plus(-900), now.plus(-600), False, labels=labels))
+    k3s.put(Node("i-0dead", "u-dead", "", "10.9.9.9", False, now.plus(-9000), now.plus(-6000), False, labels=labels))
     stage.tick()
     assert k3s.node("i-0dead") is None
 
 
-def test_an_action_that_does_not_end_is_told_under_its_own_name_and_looked_at_once_a_minute() -> None:
+def test_an_action_that_cannot_finish_is_reported_under_its_own_name_and_checked_once_a_minute() -> None:
     stage = Stage(workers=4)
     refusing(stage, "terminate", MachineError("InternalError", "try again"))
     stage.tick_until(lambda: stage.state.down is not None)
@@ -251,7 +238,7 @@ def test_an_action_that_does_not_end_is_told_under_its_own_name_and_looked_at_on
     for _ in range(70):
         ticked = stage.tick()
         assert ticked is not None
-        alarms.append([(alarm.kind, alarm.key) for alarm in ticked.alarms])
+        alarms.append([(alarm.kind, alarm.key) for alarm in ticked.notifications])
         age = ticked.seen.now.seconds_since(began)
         assert bool(alarms[-1]) == (age >= stage.policy.join_timeout_seconds + stage.policy.stuck_seconds)
         assert is_unfinished(ticked) == (age < 3600)
@@ -261,7 +248,7 @@ def test_an_action_that_does_not_end_is_told_under_its_own_name_and_looked_at_on
 STRANGE = MachineError("InvalidCapacityReservationId.NotFound", "the reservation in the template does not exist")
 
 
-def test_a_code_that_nobody_knows_fails_the_scale_up_with_its_reason() -> None:
+def test_an_unknown_error_code_fails_the_scale_up_with_its_reason() -> None:
     stage = Stage(workers=1)
     refusing(stage, "launch", STRANGE)
     stage.tick_until(lambda: stage.state.is_acting)
@@ -271,7 +258,7 @@ def test_a_code_that_nobody_knows_fails_the_scale_up_with_its_reason() -> None:
     assert stage.state.up_failures == 1
 
 
-def test_a_code_that_nobody_knows_at_one_pool_leads_to_another_and_holds_up_no_other_slot() -> None:
+def test_after_an_unknown_error_code_another_pool_is_tried_and_no_other_slot_waits() -> None:
     stage = Stage(workers=0, policy=Policy(min_workers=2))
     real = stage.machines
     first: list[tuple[str, ...]] = []
@@ -285,17 +272,17 @@ def test_a_code_that_nobody_knows_at_one_pool_leads_to_another_and_holds_up_no_o
 
     stage.machines = Instead(real, launch=launch)
     stage.tick()
-    assert len(stage.alive) == 1, "the other slot has its machine at once"
+    assert len(stage.alive) == 1, "the other slot gets its machine at once"
     tokens = {order.token for order, _ in stage.world.ec2.launches}
     stage.tick_until(lambda: len(stage.alive) == 2, most=8)
     assert len({order.token for order, _ in stage.world.ec2.launches} - tokens) == 1
-    assert "|".join(first[0]) in (stage.store.get(STATE, Key("cluster#capacity")) or {}), "it is remembered"
+    assert "|".join(first[0]) in (stage.store.get(STATE, Key("cluster#capacity")) or {}), "the pool is remembered"
     stage.tick_until(lambda: not stage.state.is_acting)
     assert stage.state.up_failures == 0
 
 
-def test_a_strange_answer_to_a_launch_that_succeeded_costs_no_second_machine() -> None:
-    """The same order is repeated, under the same token, until it would be listed."""
+def test_a_strange_response_to_a_successful_launch_launches_no_second_machine() -> None:
+    """The same order is repeated with the same token until the machine would be listed."""
     stage = Stage(workers=1)
     stage.gate = after("launch", raising(STRANGE), times=1)
     stage.tick_until(lambda: len(stage.alive) == 2)
@@ -305,20 +292,20 @@ def test_a_strange_answer_to_a_launch_that_succeeded_costs_no_second_machine() -
     assert len(stage.alive) == 2
 
 
-def test_a_replacement_that_is_refused_with_a_code_that_nobody_knows_is_given_up_and_told() -> None:
+def test_a_replacement_refused_with_an_unknown_error_code_is_given_up_and_reported() -> None:
     stage = Stage(workers=2)
     taken = stage.world.add_worker(ZONES[2], TAGS, "spot").id
     stage.world.k3s.run(Workload("web", 12))
     stage.tick()
     refusing(stage, "launch", STRANGE)
-    note(stage.store, stage.name, taken, SpotKind.INTERRUPTION, stage.clock.now())
+    store_notice(stage.store, stage.name, taken, SpotKind.INTERRUPTION, stage.clock.now())
     ticked = stage.tick_until(lambda: (notice_of(stage, taken)).get("replacement") == "GIVEN_UP", most=25)
-    (alarm,) = [alarm for one in ticked for alarm in one.alarms]
+    (alarm,) = [alarm for one in ticked for alarm in one.notifications]
     assert (alarm.kind, alarm.key) == ("replacement_refused", taken)
     assert STRANGE.code in alarm.text
 
 
-# Nodes that are NotReady, and hints
+# NotReady nodes and hints
 
 
 def notice_of(stage: Stage, instance: str) -> Item:
@@ -330,7 +317,7 @@ def phase_of(stage: Stage, instance: str) -> str:
 
 
 def replaced_and_blocked(**more: Any) -> tuple[Stage, str]:
-    """A node that was NotReady, has its replacement, is closed, and bears a pod whose budget lets it not go."""
+    """A node that was NotReady, has its replacement, is cordoned, and runs a pod that its budget does not let go."""
     stage = Stage(workers=5, **more)
     stage.world.k3s.run(Workload("db", 1, max_unavailable=0))
     stage.tick()
@@ -352,7 +339,7 @@ def is_closed(stage: Stage, name: str) -> bool:
     return node.is_unschedulable
 
 
-def test_a_node_that_is_ready_again_after_it_was_closed_is_opened() -> None:
+def test_a_node_that_is_ready_again_after_its_cordon_is_uncordoned() -> None:
     stage, name = replaced_and_blocked()
     assert is_closed(stage, name)
     set_ready(stage, name, is_ready=True)
@@ -362,21 +349,21 @@ def test_a_node_that_is_ready_again_after_it_was_closed_is_opened() -> None:
     assert name in [machine.id for machine in stage.alive]
 
 
-def test_a_node_that_is_ready_again_at_the_maximum_leaves_all_the_same() -> None:
+def test_a_node_that_is_ready_again_at_the_maximum_still_leaves() -> None:
     stage, name = replaced_and_blocked(policy=Policy(min_workers=5, max_workers=5))
     set_ready(stage, name, is_ready=True)
     stage.tick()
-    assert is_closed(stage, name), "its replacement has its place"
+    assert is_closed(stage, name), "its replacement has taken its place"
     stage.world.k3s.run(Workload("db", 0, max_unavailable=0))
     stage.tick_until(lambda: name not in [machine.id for machine in stage.alive])
 
 
-def test_a_node_that_stays_not_ready_and_cannot_be_emptied_does_not_bar_others() -> None:
+def test_a_node_that_stays_not_ready_and_cannot_be_drained_does_not_block_others() -> None:
     stage, name = replaced_and_blocked()
     ticked = stage.tick_until(lambda: not stage.open_notices, most=20)
     kinds = [step.kind for one in ticked for step in one.done]
     assert "open_interrupted" in kinds
-    assert name in [machine.id for machine in stage.alive], "it is not terminated with a pod on it"
+    assert name in [machine.id for machine in stage.alive], "a machine with a pod on it is not terminated"
     launches = len(stage.world.ec2.launches)
     other = next(machine.id for machine in stage.alive if machine.id != name)
     set_ready(stage, other, is_ready=False)
@@ -384,7 +371,7 @@ def test_a_node_that_stays_not_ready_and_cannot_be_emptied_does_not_bar_others()
     stage.tick_until(lambda: len(stage.world.ec2.launches) > launches, most=30)
 
 
-def test_a_notice_that_nothing_comes_of_does_not_keep_the_ticks_short() -> None:
+def test_a_notice_that_needs_no_action_does_not_shorten_the_tick_interval() -> None:
     stage, hinted = hinted_stage()
     refusing(stage, "terminate", REFUSALS[0])
     stage.tick_until(lambda: phase_of(stage, hinted) == "DRAINED", seconds=15)
@@ -395,18 +382,18 @@ def test_a_notice_that_nothing_comes_of_does_not_keep_the_ticks_short() -> None:
 
 
 def hinted_stage(pods: int = 0) -> tuple[Stage, str]:
-    """A spot machine with a rebalance hint that is acted on, and pods whose budget lets them not go."""
+    """A spot machine with a rebalance hint that is acted on, and pods that their budget does not let go."""
     stage = Stage(workers=2, policy=Policy(rebalance=Rebalance.REPLACE, max_workers=5, idle_down_seconds=10**6))
     hinted = stage.world.add_worker(ZONES[0], TAGS, "spot").id
     stage.clock.sleep(30)
     stage.world.k3s.run(Workload("db", pods, max_unavailable=0))
     stage.tick()
-    note(stage.store, stage.name, hinted, SpotKind.REBALANCE, stage.clock.now())
+    store_notice(stage.store, stage.name, hinted, SpotKind.REBALANCE, stage.clock.now())
     return stage, hinted
 
 
 def emptied_at_the_last_moment() -> tuple[Stage, str]:
-    """A second before the drain is given up, the node is empty at last."""
+    """A second before the drain times out, the node is empty at last."""
     stage, hinted = hinted_stage(pods=3)
     stage.tick_until(lambda: phase_of(stage, hinted) == "CORDONED", seconds=15)
     end = notice_of(stage, hinted)["cordonedEpoch"] + stage.policy.stuck_seconds
@@ -417,8 +404,8 @@ def emptied_at_the_last_moment() -> tuple[Stage, str]:
     return stage, hinted
 
 
-@pytest.mark.parametrize("dies", [True, False], ids=["and dies", "and goes on"])
-def test_a_node_that_one_opens_is_not_terminated_by_another_who_had_found_it_empty(dies: bool) -> None:
+@pytest.mark.parametrize("dies", [True, False], ids=["and dies", "and continues"])
+def test_a_process_that_found_a_node_empty_does_not_terminate_it_once_another_uncordons_it(dies: bool) -> None:
     stage, hinted = emptied_at_the_last_moment()
 
     def other() -> None:
@@ -437,7 +424,7 @@ def test_a_node_that_one_opens_is_not_terminated_by_another_who_had_found_it_emp
     assert stage.open_notices == frozenset()
 
 
-def test_a_node_that_one_found_empty_is_not_opened_by_another_who_gives_up() -> None:
+def test_a_process_that_gives_up_does_not_uncordon_a_node_that_another_found_empty() -> None:
     stage, hinted = emptied_at_the_last_moment()
     stage.clock.sleep(2)
 
@@ -449,7 +436,7 @@ def test_a_node_that_one_found_empty_is_not_opened_by_another_who_gives_up() -> 
     stage.tick_until(lambda: hinted not in [machine.id for machine in stage.alive], most=3)
 
 
-def test_who_found_a_node_empty_long_ago_says_nothing_of_a_later_notice() -> None:
+def test_finding_a_node_empty_does_not_count_for_a_later_notice() -> None:
     stage, hinted = emptied_at_the_last_moment()
 
     def noted_again() -> None:
@@ -459,7 +446,7 @@ def test_who_found_a_node_empty_long_ago_says_nothing_of_a_later_notice() -> Non
     assert phase_of(stage, hinted) == "CORDONED"
 
 
-def test_who_closes_a_node_that_was_given_back_meanwhile_opens_it_again() -> None:
+def test_a_late_cordon_is_undone_when_the_node_was_given_back_meanwhile() -> None:
     stage, hinted = hinted_stage(pods=3)
     stage.tick_until(lambda: phase_of(stage, hinted) == "CORDONED", seconds=15)
     node = stage.world.k3s.node(hinted)
@@ -473,24 +460,24 @@ def test_who_closes_a_node_that_was_given_back_meanwhile_opens_it_again() -> Non
     assert not is_closed(stage, hinted)
 
 
-def test_an_interruption_of_a_machine_that_is_being_opened_is_heard() -> None:
+def test_an_interruption_of_a_machine_that_is_being_uncordoned_is_not_lost() -> None:
     stage, hinted = emptied_at_the_last_moment()
     stage.clock.sleep(2)
     with pytest.raises(Killed):
         tick(stage.cluster(after("change_node", raising(Killed()))), "one")
     assert phase_of(stage, hinted) == "OPENING"
-    note(stage.store, stage.name, InstanceId(hinted), SpotKind.INTERRUPTION, stage.clock.now())
+    store_notice(stage.store, stage.name, InstanceId(hinted), SpotKind.INTERRUPTION, stage.clock.now())
     stage.tick(seconds=1)
     assert is_closed(stage, hinted)
 
 
-def test_a_drained_hint_to_which_pods_came_is_not_terminated_before_they_have_left() -> None:
+def test_a_drained_machine_that_got_new_pods_is_not_terminated_before_they_have_left() -> None:
     stage, hinted = hinted_stage()
     refusing(stage, "terminate", MachineError("InternalError", "try again"))
     stage.tick_until(lambda: phase_of(stage, hinted) == "DRAINED", seconds=15)
     node = stage.world.k3s.node(hinted)
     assert node is not None
-    stage.world.k3s.put(replace(node, is_unschedulable=False))  # somebody opened it
+    stage.world.k3s.put(replace(node, is_unschedulable=False))  # a person uncordoned it
     stage.world.k3s.run(Workload("db", 18, max_unavailable=0))
     assert any(pod.node == hinted for pod in stage.world.k3s.pods())
     stage.gate = None
@@ -502,7 +489,7 @@ def test_a_drained_hint_to_which_pods_came_is_not_terminated_before_they_have_le
     stage.tick_until(lambda: hinted not in [machine.id for machine in stage.alive], most=5)
 
 
-def test_pods_that_come_between_the_look_and_the_termination_of_a_hint_stop_it() -> None:
+def test_pods_that_arrive_between_observation_and_termination_prevent_the_termination() -> None:
     stage, hinted = hinted_stage()
     refusing(stage, "terminate", MachineError("InternalError", "try again"))
     stage.tick_until(lambda: phase_of(stage, hinted) == "DRAINED", seconds=15)
@@ -517,10 +504,10 @@ def test_pods_that_come_between_the_look_and_the_termination_of_a_hint_stop_it()
     assert hinted in [machine.id for machine in stage.alive]
 
 
-# What is stored was lost, or is of another time
+# The stored state was lost, or was written by a clock that jumped
 
 
-def test_a_state_that_was_lost_goes_on_above_the_fence_that_nodes_bear() -> None:
+def test_after_a_lost_state_the_fence_continues_above_the_one_on_the_nodes() -> None:
     stage = Stage(workers=5)
     for node in stage.world.k3s.nodes():
         stage.world.k3s.put(replace(node, annotations={FENCE_ANNOTATION: "50000"}))
@@ -529,8 +516,8 @@ def test_a_state_that_was_lost_goes_on_above_the_fence_that_nodes_bear() -> None
     assert all(one.stopped is None for one in ticked)
     repairs = [step.because for one in ticked for step in one.done if step.kind == "repair"]
     assert len(repairs) == 1
-    assert "nodes or machines bear fence 50000" in repairs[0]
-    assert any(repairs[0] in one.told for one in ticked), "the log tells it"
+    assert "nodes or machines have fence 50000" in repairs[0]
+    assert any(repairs[0] in one.reports for one in ticked), "the log says so"
 
 
 def test_the_tick_that_raises_the_fence_acts_under_it() -> None:
@@ -549,7 +536,7 @@ def test_the_tick_that_raises_the_fence_acts_under_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["9" * 13, "9" * 40, "-5", "x", "٣"])
-def test_a_fence_that_nobody_can_have_written_counts_for_nothing(text: str) -> None:
+def test_an_impossible_fence_on_a_node_is_ignored(text: str) -> None:
     stage = Stage(workers=4)
     for node in stage.world.k3s.nodes():
         stage.world.k3s.put(replace(node, annotations={FENCE_ANNOTATION: text}))
@@ -557,8 +544,8 @@ def test_a_fence_that_nobody_can_have_written_counts_for_nothing(text: str) -> N
     assert stage.state.fence < 1000
 
 
-def test_a_holder_whose_lease_has_passed_on_raises_no_fence() -> None:
-    """A higher fence on a node is then what it always was: the lease is lost."""
+def test_a_process_that_lost_its_lease_does_not_raise_the_fence() -> None:
+    """To that process a higher fence on a node means, as always, that it lost the lease."""
     stage = Stage(workers=4)
     stage.tick_until(lambda: stage.state.timers.idle_since is not None)
     stage.clock.sleep(stage.policy.idle_down_seconds)
@@ -573,10 +560,10 @@ def test_a_holder_whose_lease_has_passed_on_raises_no_fence() -> None:
     assert stage.state.fence == before_it + 2
 
 
-def test_machines_of_a_state_that_was_lost_are_collected_and_do_not_count_as_workers() -> None:
+def test_machines_from_before_a_lost_state_are_collected_and_do_not_count_as_workers() -> None:
     stage = Stage(workers=0)
     tags = {ACTION_TAG: "1768460000-90-old", SEQUENCE_TAG: "50"}
-    lost = [stage.world.add_worker(zone, {**TAGS, **tags}) for zone in ZONES[:2]]
+    lost = [stage.world.add_worker(zone, {**TAGS, **tags}, is_marked=False) for zone in ZONES[:2]]
     for machine in lost:
         stage.world.k3s.delete_node(stage.world.k3s.node(machine.id))  # type: ignore[arg-type]
     stage.tick_until(lambda: not {machine.id for machine in lost} & {m.id for m in stage.alive}, most=180)
@@ -584,7 +571,7 @@ def test_machines_of_a_state_that_was_lost_are_collected_and_do_not_count_as_wor
     assert sum(node.is_ready for node in stage.world.k3s.nodes()) == 2
 
 
-def test_the_capacity_memory_of_a_clock_that_had_jumped_is_not_believed() -> None:
+def test_capacity_memory_written_by_a_clock_that_jumped_is_ignored() -> None:
     stage = Stage(workers=1)
     ahead = stage.clock.now().plus(365 * 86_400).epoch_seconds
     for kind in stage.choices.instance_types:
@@ -596,7 +583,7 @@ def test_the_capacity_memory_of_a_clock_that_had_jumped_is_not_believed() -> Non
     assert len(stage.alive) == 2
 
 
-def test_a_node_that_a_clock_that_had_jumped_called_undrainable_can_leave() -> None:
+def test_an_undrainable_mark_written_by_a_clock_that_jumped_does_not_keep_its_node() -> None:
     stage = Stage(workers=4)
     ahead = stage.clock.now().plus(365 * 86_400).epoch_seconds
     for machine in stage.alive:

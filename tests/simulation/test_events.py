@@ -1,13 +1,13 @@
-"""EC2's events: checked, noted once, and acted on at once."""
+"""EC2's events: checked, stored once, and handled at once."""
 
 from typing import Any
 
 import pytest
 
-from holdfast.cluster.events import spot_event, take_event
-from holdfast.cluster.loop import run_ticks
 from holdfast.cluster.policy import Policy, Rebalance
-from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.spot.events import take_event
+from holdfast.cluster.tick import run_ticks
+from holdfast.fleet.ec2_events import Ec2EventKind, parse_ec2_event
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.machines import Machine
 from holdfast.ports.store import Key
@@ -30,11 +30,11 @@ def spot_worker(stage: Stage) -> Machine:
 
 
 def handle(stage: Stage, given: dict[str, Any]) -> str:
-    told = spot_event(given)
-    return "other" if told is None else take_event(stage.cluster(), told)
+    parsed = parse_ec2_event(given)
+    return "other" if parsed is None else take_event(stage.cluster(), parsed)
 
 
-def test_an_interruption_is_noted_once_and_dealt_with_in_the_same_invocation() -> None:
+def test_an_interruption_is_stored_once_and_handled_in_the_same_invocation() -> None:
     stage = Stage()
     machine = spot_worker(stage)
     stage.world.ec2.interrupt(machine.id)
@@ -48,7 +48,7 @@ def test_an_interruption_is_noted_once_and_dealt_with_in_the_same_invocation() -
     assert len(stage.alive) == 3
 
 
-def test_an_invocation_ends_before_its_time_is_over_and_another_carries_on() -> None:
+def test_an_invocation_stops_before_its_time_is_up_and_the_next_one_continues() -> None:
     stage = Stage()
     machine = spot_worker(stage)
     stage.world.ec2.interrupt(machine.id)
@@ -62,8 +62,8 @@ def test_an_invocation_ends_before_its_time_is_over_and_another_carries_on() -> 
     assert len(stage.alive) == 3
 
 
-def test_an_event_of_another_machine_or_of_one_that_is_not_spot_is_not_taken() -> None:
-    """Anybody who can put events on the bus could otherwise empty the cluster."""
+def test_an_event_for_a_foreign_or_on_demand_machine_is_ignored() -> None:
+    """Otherwise anyone who can put events on the bus could empty the cluster."""
     stage = Stage()
     stage.tick()
     on_demand = stage.alive[0]
@@ -72,9 +72,26 @@ def test_an_event_of_another_machine_or_of_one_that_is_not_spot_is_not_taken() -
     assert stage.store.get(STATE, Key("cluster#spots")) is None
 
 
+@pytest.mark.parametrize(
+    "tags", [{}, {"Role": "worker"}, {"Cluster": "k3s"}, {"Cluster": "another", "Role": "worker"}], ids=str
+)
+def test_an_interruption_of_a_stranger_s_spot_machine_buys_nothing(tags: dict[str, str]) -> None:
+    """Every event of the account comes to us, and other clusters in it use spot as well."""
+    stage = Stage()
+    stranger = stage.world.add_worker("eu-west-1a", tags, market="spot")
+    stage.clock.sleep(30)
+    stage.tick()
+    stage.world.ec2.interrupt(stranger.id)
+    assert handle(stage, event(stranger.id)) == "not ours"
+    assert not stage.open_notices
+    for _ in range(5):
+        stage.tick()
+    assert len(stage.alive) == 2
+
+
 @pytest.mark.parametrize(("kind", "believed_seconds"), [(INTERRUPTION, 900), (REBALANCE, 3600)])
-def test_an_event_as_old_as_a_notice_that_is_given_up_buys_no_machine(kind: str, believed_seconds: int) -> None:
-    """From a queue that nobody read, or replayed: the machine is still there, so nobody took it."""
+def test_an_event_that_is_too_old_launches_no_replacement(kind: str, believed_seconds: int) -> None:
+    """It waited in a queue, or was replayed: the machine is still there, so EC2 did not take it."""
     stage = Stage(policy=Policy(rebalance=Rebalance.REPLACE))
     machine = spot_worker(stage)
     old = stage.clock.now().plus(-believed_seconds)
@@ -85,8 +102,8 @@ def test_an_event_as_old_as_a_notice_that_is_given_up_buys_no_machine(kind: str,
 
 
 @pytest.mark.parametrize(("ahead_seconds", "is_believed"), [(0, True), (1800, True), (3600, True), (3601, False)])
-def test_the_time_of_an_event_is_believed_where_our_clock_may_be_behind(ahead_seconds: int, is_believed: bool) -> None:
-    """Noted with the time of a clock that is behind, it would be long ago for all others, and its node be opened."""
+def test_the_time_of_an_event_is_accepted_when_our_clock_may_be_behind(ahead_seconds: int, is_believed: bool) -> None:
+    """Stored with the time of a clock that is behind, it would seem old to all others, and its node be uncordoned."""
     stage = Stage()
     machine = spot_worker(stage)
     now = stage.clock.now()
@@ -96,9 +113,9 @@ def test_the_time_of_an_event_is_believed_where_our_clock_may_be_behind(ahead_se
     assert notice["noticeEpoch"] == (at if is_believed else now).epoch_seconds
 
 
-def test_a_time_of_any_length_is_told_in_short() -> None:
+def test_an_overlong_event_time_is_shortened_in_the_message() -> None:
     with pytest.raises(BadRequest) as refused:
-        spot_event(event("i-0123456789abcdef0", time="1" * 100_000))
+        parse_ec2_event(event("i-0123456789abcdef0", time="1" * 100_000))
     assert len(str(refused.value)) < 250
 
 
@@ -109,11 +126,11 @@ def test_a_hint_can_be_ignored_by_policy() -> None:
     assert handle(stage, event(machine.id)) == "noted"
 
 
-def test_other_events_of_ec2_are_none_of_our_business() -> None:
-    assert spot_event(event("i-0123456789abcdef0", "EC2 Instance State-change Notification")) is None
-    told = spot_event(event("i-0123456789abcdef0", REBALANCE))
-    assert told is not None
-    assert told.kind is SpotKind.REBALANCE
+def test_other_ec2_events_are_ignored() -> None:
+    assert parse_ec2_event(event("i-0123456789abcdef0", "EC2 Instance State-change Notification")) is None
+    parsed = parse_ec2_event(event("i-0123456789abcdef0", REBALANCE))
+    assert parsed is not None
+    assert parsed.kind is Ec2EventKind.REBALANCE
 
 
 @pytest.mark.parametrize(
@@ -131,6 +148,6 @@ def test_other_events_of_ec2_are_none_of_our_business() -> None:
     ],
     ids=["empty", "another service", "another source", "a path", "a newline", "capitals", "no time", "text", "number"],
 )
-def test_what_is_no_event_is_refused(bad: dict[str, Any]) -> None:
+def test_a_malformed_event_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(BadRequest):
-        spot_event(bad)
+        parse_ec2_event(bad)

@@ -8,44 +8,44 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.memory import memory_store
-from holdfast.entrypoints.simulation import HoldfastProgram
-from holdfast.jobs.job import quick
-from holdfast.jobs.polling import Polled
-from holdfast.jobs.retry import Decision, Verdict, consider
+from holdfast.entrypoints.simulation.program import HoldfastProgram
+from holdfast.jobs.model.job import quick
+from holdfast.jobs.sweep.polling import PollResult
+from holdfast.jobs.sweep.retry import RetryDecision, RetryVerdict, consider
 from holdfast.kernel.ids import InstallationId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Key, Table
 from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS, STATE
 from holdfast.simulator.checkers import JOBS as JOB_CHECKERS
-from holdfast.simulator.facts import Facts
-from holdfast.simulator.faults import ScriptedFaults
-from holdfast.simulator.github import SimulatedGitHub
-from holdfast.simulator.github_objects import JobPlan, Sent, SimJob, SimRun
-from holdfast.simulator.job_facts import JobFacts
-from holdfast.simulator.job_plans import INTERRUPTED, GitHubPlan, JobScript, RunScript
-from holdfast.simulator.numbers import Numbers
-from holdfast.simulator.process import Process
-from holdfast.simulator.run import Run
-from holdfast.simulator.scenarios import SCENARIOS
-from holdfast.simulator.story import Story
-from holdfast.simulator.swarm import Setup
-from holdfast.simulator.timeline import Timeline
-from holdfast.simulator.watch import Watch
+from holdfast.simulator.proof.effects import EffectRecorder
+from holdfast.simulator.proof.facts import Facts
+from holdfast.simulator.proof.faults import ScriptedFaults
+from holdfast.simulator.proof.github.job_facts import JobFacts
+from holdfast.simulator.proof.github.plans import INTERRUPTED, GitHubPlan, JobScript, RunScript
+from holdfast.simulator.proof.numbers import Numbers
+from holdfast.simulator.proof.processes import Process
+from holdfast.simulator.proof.run import Run
+from holdfast.simulator.proof.scenarios import SCENARIOS
+from holdfast.simulator.proof.story import Story
+from holdfast.simulator.proof.swarm import Setup
+from holdfast.simulator.world.github_objects import JobPlan, SimJob, SimRun, Webhook
+from holdfast.simulator.world.timeline import Timeline
+from tests.support.simulated_github import UnreliableGitHub
 
 START = Instant.from_iso("2026-01-15T08:00:00Z")
 
 
 class Scene:
-    """A run of two jobs at GitHub, one done and one that waits for a review, and all of it is stored."""
+    """A run of two jobs at GitHub, one done and one waiting for a review, all of it stored."""
 
     def __init__(self) -> None:
         self.timeline = Timeline(START)
         self.store = memory_store(self.timeline)
         chance = random.Random(1)
-        self.github = SimulatedGitHub(self.timeline, chance, lambda _: "", lambda _headers, _body: 200)
+        self.github = UnreliableGitHub(self.timeline, chance, lambda _: "", lambda _headers, _body: 200)
         facts = Facts(Numbers(), self.timeline.now, lambda _: [])
         self.jobs = facts.jobs = JobFacts(self.github, self.store, GitHubPlan())
-        self.watch = Watch(facts, Story(), JOB_CHECKERS)
+        self.recorder = EffectRecorder(facts, Story(), JOB_CHECKERS)
         self.by = Process("sweep-1", 1, START)
         plans = [JobPlan("test"), JobPlan("deploy", "production")]
         self.run = self.github.start_run(InstallationId(7), "acme/api", plans)
@@ -60,7 +60,7 @@ class Scene:
 
     @property
     def broken(self) -> set[str]:
-        return {violation.invariant for violation, _ in self.watch.violations}
+        return {violation.invariant for violation, _ in self.recorder.violations}
 
     def write(self, table: Table, partition: str, sort: str = "v", **values: Any) -> None:
         key = table.key_of({"PK": partition, "SK": sort})
@@ -68,7 +68,7 @@ class Scene:
         new = {**(old or {}), "PK": partition, "SK": sort, **values}
         new = {name: value for name, value in new.items() if value != frozenset()}  # no store keeps an empty set
         self.store.put(table, new)
-        self.watch.tracked(self.by, table.name, old, new)
+        self.recorder.item_written(self.by, table.name, old, new)
 
     def write_job(self, job: SimJob, **values: Any) -> None:
         usual = {
@@ -90,11 +90,11 @@ class Scene:
     def write_run(self, attempt: int = 1, **values: Any) -> None:
         self.write(RUNS, f"7#{self.run.id}#{attempt}", **values)
 
-    def sent(self, event: str, job: SimJob | None = None) -> Sent:
-        return Sent(1, event, "completed", "a delivery", b"", self.run, 1, job)
+    def sent(self, event: str, job: SimJob | None = None) -> Webhook:
+        return Webhook(1, event, "completed", "a delivery", b"", self.run, 1, job)
 
     def interrupt_all(self) -> None:
-        """Spot takes the machines of the gated job's neighbour, which fails with it."""
+        """EC2 interrupts the machine of the gated job's neighbour, which fails with it."""
         self.job.conclusion = "failure"
         self.github.finish(self.gated, "success")
         self.timeline.sleep(10)
@@ -105,15 +105,15 @@ class Scene:
         self.write(RUNS, f"7#{self.run.id}#1", rk=3, open=frozenset(), done=both, failed=frozenset({self.job.id}))
 
     def fill_the_day(self, retries: int, repository: str = "acme/api") -> None:
-        """So many other runs were run again today."""
+        """That many other runs were re-run today."""
         for number in range(retries):
             other = SimRun(RunId(10_000 + number), InstallationId(7), repository, START, 0)
             self.github.runs[other.id] = other
-            self.jobs.run_again[other.id, 1] = START
+            self.jobs.rerun[other.id, 1] = START
 
     def heal(self, seconds: float = 7200) -> None:
         self.timeline.sleep(seconds)
-        self.watch.healed()
+        self.recorder.healed()
 
 
 BREAKS: dict[str, Callable[[Scene], None]] = {}
@@ -135,7 +135,7 @@ def _(scene: Scene) -> None:
 
 @breaks("NoFactLost")
 def _(scene: Scene) -> None:
-    scene.watch.acknowledged(scene.by, scene.sent("workflow_job", scene.job))
+    scene.recorder.acknowledged(scene.by, scene.sent("workflow_job", scene.job))
 
 
 @breaks("StatusMonotone")
@@ -184,7 +184,7 @@ def _(scene: Scene) -> None:
 @breaks("RetryOnce")
 def _(scene: Scene) -> None:
     scene.interrupt_all()
-    scene.watch.ran_again(scene.by, scene.run, 1)
+    scene.recorder.rerun_requested(scene.by, scene.run, 1)
 
 
 @breaks("RetryJust")
@@ -192,7 +192,7 @@ def _(scene: Scene) -> None:
     scene.interrupt_all()
     scene.jobs.interrupted.clear()
     scene.write_run(retry={"state": "intended"})
-    scene.watch.ran_again(scene.by, scene.run, 1)
+    scene.recorder.rerun_requested(scene.by, scene.run, 1)
 
 
 @breaks("RetryCapped")
@@ -200,16 +200,16 @@ def _(scene: Scene) -> None:
     scene.interrupt_all()
     scene.write_run(retry={"state": "intended"})
     scene.fill_the_day(20)
-    scene.watch.ran_again(scene.by, scene.run, 1)
+    scene.recorder.rerun_requested(scene.by, scene.run, 1)
 
 
 @breaks("RetryOnDemand")
 def _(scene: Scene) -> None:
     scene.interrupt_all()
     scene.write_run(retry={"state": "intended"})
-    scene.watch.ran_again(scene.by, scene.run, 1)
-    scene.github.run_again(scene.run)
-    scene.watch.scheduled(scene.by, scene.run.jobs[-1], "spot")
+    scene.recorder.rerun_requested(scene.by, scene.run, 1)
+    scene.github.rerun(scene.run)
+    scene.recorder.scheduled(scene.by, scene.run.jobs[-1], "spot")
 
 
 @breaks("RetryLive")
@@ -224,7 +224,7 @@ def _(scene: Scene) -> None:
     scene.github.start(scene.gated, "runner")
     scene.timeline.sleep(10)
     last = scene.github.log[-1].id
-    scene.watch.wrote(scene.by, "github#cursor#42", "cluster", None, {"high": last})
+    scene.recorder.state_written(scene.by, "github#cursor#42", "cluster", None, {"high": last})
 
 
 @breaks("NoSilentStuck")
@@ -238,23 +238,23 @@ def test_every_checker_has_a_scene_in_which_it_fails() -> None:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_checker_fails_on_what_it_is_there_for_and_the_others_do_not(name: str) -> None:
+def test_a_checker_alone_fails_on_the_violation_it_is_there_for(name: str) -> None:
     scene = Scene()
     assert scene.broken == set()
     BREAKS[name](scene)
     assert scene.broken == {name}
 
 
-def test_what_is_stored_as_it_is_breaks_nothing() -> None:
+def test_a_correctly_stored_run_violates_nothing() -> None:
     scene = Scene()
     scene.heal()
     assert scene.broken == set()
 
 
-# In the end: the same invariants, where nobody saw the write that was wrong
+# In the end: the same invariants, when no checker saw the wrong write
 
 
-def test_a_delivery_that_is_twice_in_a_history_is_found_in_the_end() -> None:
+def test_a_delivery_stored_twice_in_a_history_is_found_in_the_end() -> None:
     scene = Scene()
     scene.write_event(scene.job, "2#queued")
     assert scene.broken == set()
@@ -262,7 +262,7 @@ def test_a_delivery_that_is_twice_in_a_history_is_found_in_the_end() -> None:
     assert scene.broken == {"OncePerDelivery"}
 
 
-def test_a_job_that_nobody_stored_is_found_in_the_end() -> None:
+def test_a_job_that_was_never_stored_is_found_in_the_end() -> None:
     scene = Scene()
     lost = scene.github.add_job(scene.run, JobPlan("lost"))
     scene.write_run(open=frozenset({scene.gated.id, lost.id}))
@@ -270,7 +270,7 @@ def test_a_job_that_nobody_stored_is_found_in_the_end() -> None:
     assert scene.broken == {"NoFactLost"}
 
 
-def test_a_review_that_nobody_stored_is_found_in_the_end() -> None:
+def test_a_review_that_was_never_stored_is_found_in_the_end() -> None:
     scene = Scene()
     scene.github.approve(scene.gated)
     scene.write_job(scene.gated)
@@ -285,32 +285,32 @@ def test_a_job_that_is_not_counted_is_found_in_the_end() -> None:
     assert scene.broken == {"CountersExact"}
 
 
-def test_a_claim_that_nobody_settled_is_found_in_the_end() -> None:
+def test_an_unsettled_claim_is_found_in_the_end() -> None:
     scene = Scene()
     scene.write_run(retry={"state": "intended"})
     scene.heal()
     assert scene.broken == {"RunDoneOnce"}
 
 
-def test_what_happened_a_moment_ago_need_not_be_known() -> None:
+def test_recent_changes_need_not_be_stored_yet() -> None:
     scene = Scene()
     scene.github.add_job(scene.run, JobPlan("new"))
     scene.heal(60)
     assert scene.broken == set()
 
 
-def test_a_cursor_that_goes_back_is_told() -> None:
+def test_a_cursor_that_moves_backwards_is_found() -> None:
     scene = Scene()
-    scene.watch.wrote(scene.by, "github#cursor#42", "cluster", {"high": 9}, {"high": 8})
+    scene.recorder.state_written(scene.by, "github#cursor#42", "cluster", {"high": 9}, {"high": 8})
     assert scene.broken == {"CursorKept"}
 
 
-def test_who_slept_through_an_attempt_may_ask_for_the_next_one() -> None:
-    """Nothing can fence GitHub."""
+def test_a_process_that_slept_through_an_attempt_may_request_the_next_one() -> None:
+    """GitHub has no fencing."""
     scene = Scene()
     scene.interrupt_all()
     scene.timeline.sleep(60)
-    scene.watch.ran_again(scene.by, scene.run, 1)
+    scene.recorder.rerun_requested(scene.by, scene.run, 1)
     assert scene.broken == set()
 
 
@@ -323,7 +323,7 @@ def test_who_slept_through_an_attempt_may_ask_for_the_next_one() -> None:
         (20, "acme/api", {}, {"RetryLive"}),
     ],
 )
-def test_a_run_is_held_back_by_a_day_that_is_full_and_says_so_or_it_was_forgotten(
+def test_a_run_without_a_retry_is_excused_only_by_a_recorded_full_day(
     others: int, repository: str, retry: dict[str, str], broken: set[str]
 ) -> None:
     scene = Scene()
@@ -336,7 +336,7 @@ def test_a_run_is_held_back_by_a_day_that_is_full_and_says_so_or_it_was_forgotte
     assert scene.broken == broken
 
 
-def test_a_day_that_is_full_excuses_no_run_of_another_day() -> None:
+def test_a_full_day_excuses_no_run_of_another_day() -> None:
     scene = Scene()
     scene.fill_the_day(20)
     scene.timeline.sleep(86_400)
@@ -350,16 +350,16 @@ def test_a_day_that_is_full_excuses_no_run_of_another_day() -> None:
 # Broken code
 
 
-def _run_again_without_a_claim(_store: Any, github: Any, key: Any, *_: Any) -> Decision:
+def _rerun_without_a_claim(_store: Any, github: Any, key: Any, *_: Any) -> RetryDecision:
     github.rerun_failed_jobs(key.installation_id, "acme/api", key.run_id)
-    return Decision(Verdict.RETRY, "at once")
+    return RetryDecision(RetryVerdict.RETRY, "at once")
 
 
-def _forget_what_is_held_back(store: Any, github: Any, key: Any, policy: Any, now: Any) -> Decision:
-    """As if the cap were counted before the claim, and nobody wrote down that the day is full."""
+def _do_not_record_a_full_day(store: Any, github: Any, key: Any, policy: Any, now: Any) -> RetryDecision:
+    """As if the cap were checked before the claim, and the full day never recorded."""
     counted = store.get(STATE, Key(f"github#retries#{key.installation_id}#{now.date()}#acme/api")) or {}
     if len(counted.get("runs", ())) >= policy.per_repository_and_day_most:
-        return Decision(Verdict.NO, "the day is full")
+        return RetryDecision(RetryVerdict.NO, "the day is full")
     return consider(store, github, key, policy, now)
 
 
@@ -373,90 +373,90 @@ _LATE = replace(_MIXED, github=GitHubPlan((RunScript(5, ((JobScript("test"),),))
 _TAKEN = tuple(RunScript(5 + 10 * number, ((JobScript("test", (INTERRUPTED,)),),)) for number in range(24))
 _CROWDED = replace(_MIXED, github=GitHubPlan(_TAKEN))  # more than a day's cap of them
 
-# Which checker finds it, where, and what is broken how.
+# Which checker finds it, in which setup, and what is replaced by what.
 BROKEN: dict[str, tuple[str, Setup, str, Callable[..., Any]]] = {
     "the history is not written": (
         "NoFactLost",
         SCENARIOS["plain-job"](),
-        "holdfast.jobs.record.write_history",
+        "holdfast.jobs.intake.record.write_history",
         lambda *_: None,
     ),
-    "the run is not told of its jobs": (
+    "a run is not updated with its jobs": (
         "CountersExact",
         SCENARIOS["plain-job"](),
-        "holdfast.jobs.record._write_run",
+        "holdfast.jobs.intake.record._write_run",
         lambda *_: None,
     ),
-    "who comes last is right": (
+    "the last write wins": (
         "StatusMonotone",
         _LATE,
-        "holdfast.jobs.record.quick",
+        "holdfast.jobs.intake.record.quick",
         lambda event: (quick(event)[0], None),
     ),
     "reviews are thrown away": (
         "NoFactLost",
         SCENARIOS["gated-job"](),
-        "holdfast.jobs.handlers._write_reviews",
+        "holdfast.jobs.intake.handlers._write_reviews",
         lambda *_: True,
     ),
-    "nothing is asked for again": (
+    "no redelivery is requested": (
         "CursorKept",
         SCENARIOS["lost-webhook"](),
-        "holdfast.jobs.recovery.is_worth_asking",
+        "holdfast.jobs.sweep.lost_webhooks.is_worth_redelivery",
         lambda *_: False,
     ),
-    "GitHub is not asked about runs": (
+    "GitHub is not queried for runs": (
         "NoSilentStuck",
         SCENARIOS["unannounced-job"](),
-        "holdfast.entrypoints.github_loops.poll_runs",
-        lambda *_: Polled(0, ()),
+        "holdfast.jobs.sweep.github_sweeps.poll_runs",
+        lambda *_: PollResult(0, ()),
     ),
-    "a run is run again without a claim": (
+    "a run is retried without a claim": (
         "RetryOnce",
         SCENARIOS["interrupted-job"](),
-        "holdfast.jobs.retry._claimed",
-        _run_again_without_a_claim,
+        "holdfast.jobs.sweep.retry._claimed",
+        _rerun_without_a_claim,
     ),
-    "what failed by itself is run again": (
+    "a run that failed by itself is retried": (
         "RetryJust",
         _MIXED,
-        "holdfast.jobs.retry.was_taken_down",
+        "holdfast.jobs.sweep.retry.failed_by_interruption",
         lambda *_: True,
     ),
     "the next attempt gets spot machines as well": (
         "RetryOnDemand",
         SCENARIOS["interrupted-job"](),
-        "holdfast.entrypoints.simulation.wants_on_demand",
+        "holdfast.entrypoints.simulation.program.wants_on_demand",
         lambda *_: False,
     ),
     "the day is never full": (
         "RetryCapped",
         _CROWDED,
-        "holdfast.jobs.retry._is_within_cap",
+        "holdfast.jobs.sweep.retry._is_within_cap",
         lambda *_: True,
     ),
     "the day is full too early": (
         "RetryLive",
         SCENARIOS["interrupted-job"](),
-        "holdfast.jobs.retry._is_within_cap",
+        "holdfast.jobs.sweep.retry._is_within_cap",
         lambda *_: False,
     ),
-    "a full day is not told": (
+    "a full day is not reported": (
         "RetryLive",
         _CROWDED,
-        "holdfast.jobs.interrupted.consider",
-        _forget_what_is_held_back,
+        "holdfast.jobs.sweep.interrupted_jobs.consider",
+        _do_not_record_a_full_day,
     ),
-    "nobody notes that spot took a job's machine": (
+    "an interruption of a job's machine is not recorded": (
         "RetryLive",
         SCENARIOS["interrupted-job"](),
-        "holdfast.jobs.ingest.note_interrupted",
+        "holdfast.jobs.intake.tracker.note_interrupted",
         lambda *_: None,
     ),
     "an outcome is forgotten": (
         "RunDoneOnce",
         SCENARIOS["interrupted-job"](),
-        "holdfast.jobs.retry._settled",
+        "holdfast.jobs.sweep.retry._settled",
         lambda _store, _key, _run, _state, decision: decision,
     ),
 }

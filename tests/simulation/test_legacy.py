@@ -1,7 +1,7 @@
-"""Items of an older autoscaler, as the seeds write them, are taken over in place and carried on.
+"""Items of an older autoscaler, as the seeds write them, are adopted in place and continued.
 
-The items are literally the seeds' examples, or those with what the seeds' tables say; only ids and times are the
-world's where a machine has to exist.
+The items are the seeds' examples verbatim, or with values from the seeds' tables; only ids and times come from the
+world where a machine has to exist.
 """
 
 from typing import Any
@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.cluster.attributes import StateDamaged
 from holdfast.cluster.state import DownPhase
 from holdfast.cluster.tick import tick
+from holdfast.control.stored_attributes import StateDamaged
 from holdfast.ports.store import Key, set_all
 from holdfast.ports.store.tables import STATE
-from holdfast.simulator.k3s import Workload
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import Stage
+from holdfast.simulator.world.k3s import Workload
+from tests.simulation.harness import Stage, StageMaker
 from tests.simulation.scenarios import ended_commit, ended_plan, launch
 
 IDLE: dict[str, Any] = {
@@ -54,13 +53,13 @@ def kinds(stage: Stage, ticks: int) -> list[str]:
 
 
 def busy(stage: Stage) -> Stage:
-    """Neither idle nor short of workers: nothing but what is stored makes it act."""
+    """Neither idle nor short of workers: only the stored state makes it act."""
     stage.world.k3s.run(Workload("web", len(stage.alive) * 5))
     return stage
 
 
-def test_the_seeds_idle_item_is_carried_on(stage_of: StageMaker) -> None:
-    """Its idle timer has run since 2024, and its cooldown is long over: it goes down at the first look."""
+def test_the_seeds_idle_item_is_continued(stage_of: StageMaker) -> None:
+    """Its idle timer has run since 2024, and its cooldown is long over: it scales down at the first tick."""
     stage = stage_of(workers=4)
     stage.store.put(STATE, IDLE)
     assert "begin_scale_down" in kinds(stage, 1)
@@ -69,11 +68,11 @@ def test_the_seeds_idle_item_is_carried_on(stage_of: StageMaker) -> None:
 def test_the_seeds_scale_up_in_progress_with_machines_that_ec2_forgot_fails_and_is_cleared(
     stage_of: StageMaker,
 ) -> None:
-    """Begun in 2024 for machines that nobody knows: past its join timeout, so cleaned up and failed, no cooldown."""
+    """Begun in 2024 for unknown machines: past its join timeout, so cleaned up and failed, without a cooldown."""
     stage = busy(stage_of())
     stage.store.put(STATE, SCALING_UP)
     assert kinds(stage, 1) == ["enter_phase", "terminate_unjoined"]
-    # One that EC2 does not know may have been launched just now; it is taken for gone eleven minutes later.
+    # A machine that EC2 does not list may have just been launched; it counts as gone eleven minutes later.
     stage.tick_until(lambda: stage.state.up_failures == 1, most=14)
     assert stage.item["lastScaleEpoch"] == 1730000000
     assert not stage.state.is_flagged
@@ -102,7 +101,7 @@ def test_a_scale_up_with_recorded_machines_is_verified_and_completed(stage_of: S
 
 
 def test_a_scale_up_without_ids_adopts_what_was_launched_since_it_began(stage_of: StageMaker) -> None:
-    """It stores its ids after all launches, and died before. Nothing is launched for it again."""
+    """It stores its ids after all launches, and died before that. Nothing more is launched for it."""
     stage = busy(stage_of())
     now = stage.clock.now().epoch_seconds
     stage.store.put(STATE, {**SCALING_UP, "scaleUpStartedEpoch": now, "scaleUpInstanceIds": []})
@@ -116,7 +115,7 @@ def test_a_scale_up_without_ids_adopts_what_was_launched_since_it_began(stage_of
     assert len(stage.alive) == 4
 
 
-def test_a_scale_up_that_does_not_say_how_many_it_asked_for_is_verified_and_completed(stage_of: StageMaker) -> None:
+def test_a_scale_up_without_a_requested_count_is_verified_and_completed(stage_of: StageMaker) -> None:
     """As seed 001 has the item: without scaleUpRequested, and with a lock whose holder died."""
     stage = busy(stage_of())
     ids = [launch(stage, f"legacy-{number}", {}) for number in range(2)]
@@ -130,10 +129,10 @@ def test_a_scale_up_that_does_not_say_how_many_it_asked_for_is_verified_and_comp
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "not recorded"])
-def test_a_scale_up_of_two_that_came_to_one_machine_is_completed_with_it(
+def test_a_scale_up_of_two_that_launched_one_machine_is_completed_with_it(
     stage_of: StageMaker, is_recorded: bool
 ) -> None:
-    """It died between two launches, before or after it recorded the first: what it launched has joined."""
+    """It died between two launches, before or after it recorded the first; that machine has joined."""
     stage = busy(stage_of())
     now = stage.clock.now().epoch_seconds
     machine = launch(stage, "legacy", {})
@@ -145,7 +144,7 @@ def test_a_scale_up_of_two_that_came_to_one_machine_is_completed_with_it(
     assert stage.state.last_scale.epoch_seconds >= now
 
 
-def test_of_more_machines_than_it_asked_for_it_adopts_the_first_and_none_of_ours(stage_of: StageMaker) -> None:
+def test_a_scale_up_adopts_the_first_machines_up_to_its_count_and_none_of_ours(stage_of: StageMaker) -> None:
     stage = busy(stage_of())
     now = stage.clock.now().epoch_seconds
     stage.store.put(STATE, {**SCALING_UP, "scaleUpStartedEpoch": now, "scaleUpRequested": 1, "scaleUpInstanceIds": []})
@@ -166,8 +165,8 @@ def test_a_scale_up_that_launched_nothing_fails_at_the_join_timeout(stage_of: St
     assert stage.state.last_scale.epoch_seconds == 1730000000
 
 
-def test_machines_with_other_tags_that_it_recorded_are_known_by_their_ids(stage_of: StageMaker) -> None:
-    """One that joined must not be taken for one that did not, only because its tags are not the ones we look for."""
+def test_recorded_machines_with_other_tags_are_recognised_by_their_ids(stage_of: StageMaker) -> None:
+    """A machine that joined must not count as missing only because it lacks the tags that we look for."""
     stage = busy(stage_of())
     machine = stage.world.add_worker("eu-west-1a", {"Name": "old-style"})
     stage.store.put(STATE, {**SCALING_UP, "scaleUpRequested": 1, "scaleUpInstanceIds": [machine.id]})
@@ -175,7 +174,7 @@ def test_machines_with_other_tags_that_it_recorded_are_known_by_their_ids(stage_
     assert machine.id in {one.id for one in stage.alive}
 
 
-def test_a_node_that_joined_and_never_was_ready_is_kept_but_is_no_success() -> None:
+def test_a_node_that_joined_but_was_never_ready_is_kept_and_is_no_success() -> None:
     stage = busy(Stage())
     machine = stage.world.add_worker("eu-west-1a", {"Cluster": "k3s", "Role": "worker"})
     node = stage.world.k3s.node(machine.id)
@@ -191,7 +190,7 @@ def test_a_node_that_joined_and_never_was_ready_is_kept_but_is_no_success() -> N
 def test_a_scale_down_without_commits_is_drained_from_the_beginning(
     stage_of: StageMaker, phase: dict[str, str]
 ) -> None:
-    """Its TERMINATING says nothing about which node is empty."""
+    """Its phase TERMINATING does not say which node is empty."""
     stage = stage_of(workers=4)
     stage.world.k3s.run(Workload("web", 8))
     stage.tick()
@@ -212,11 +211,11 @@ def test_a_scale_down_without_commits_is_drained_from_the_beginning(
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "not recorded"])
-def test_of_two_targets_the_one_that_it_terminated_is_left_alone_and_the_other_is_carried_on(
+def test_a_terminated_target_is_left_alone_and_the_other_one_is_continued(
     stage_of: StageMaker, is_recorded: bool
 ) -> None:
     """It died between two targets; or between the termination and its record."""
-    stage = stage_of(workers=6)  # one in its zone would be needed there
+    stage = stage_of(workers=6)  # the only machine of a zone would be kept
     stage.world.k3s.run(Workload("web", 8))
     stage.tick()
     ended, left = stage.alive[0].id, stage.alive[1].id
@@ -232,8 +231,10 @@ def test_of_two_targets_the_one_that_it_terminated_is_left_alone_and_the_other_i
     assert sum(1 for pod in stage.world.k3s.pods() if pod.node) == 8
 
 
-def test_a_node_that_it_cordoned_is_opened_again_when_its_action_is_given_up(stage_of: StageMaker) -> None:
-    """It leaves no mark on a node. Begun in 2024, so it is overdue at the first look."""
+def test_a_node_that_an_older_autoscaler_cordoned_is_uncordoned_when_its_action_is_given_up(
+    stage_of: StageMaker,
+) -> None:
+    """Such a cordon has no annotation. Begun in 2024, so it is overdue at the first tick."""
     stage = busy(stage_of(workers=4))
     target = stage.alive[0].id
     node = stage.world.k3s.node(target)
@@ -246,8 +247,8 @@ def test_a_node_that_it_cordoned_is_opened_again_when_its_action_is_given_up(sta
     assert len(stage.alive) == 4
 
 
-def test_a_machine_that_it_put_in_twice_as_completed_is_completed(stage_of: StageMaker) -> None:
-    """It appends, and a repeated append puts one in twice."""
+def test_a_machine_listed_twice_as_completed_is_completed(stage_of: StageMaker) -> None:
+    """An older autoscaler appends to the list, and a repeated append adds a machine twice."""
     stage = busy(stage_of())
     ids = {"scaleDownTargetInstanceIds": ["i-aaa"], "scaleDownCompletedInstanceIds": ["i-aaa", "i-aaa"]}
     stage.store.put(STATE, {**SCALING_DOWN, **ids})
@@ -255,8 +256,8 @@ def test_a_machine_that_it_put_in_twice_as_completed_is_completed(stage_of: Stag
     assert stage.state.last_scale == stage.clock.now()
 
 
-def test_a_plan_without_an_action_is_carried_on_with_what_it_launched() -> None:
-    """An older autoscaler ended a scale-up of ours; the nodes would keep the start-up taint for ever."""
+def test_a_plan_without_an_action_continues_with_the_machines_it_launched() -> None:
+    """An older autoscaler ended a scale-up of ours; its nodes would keep the start-up taint for ever."""
     stage = ended_plan()
     tainted = [node.name for node in stage.world.k3s.nodes() if node.taints]
     assert len(tainted) == 2
@@ -276,7 +277,7 @@ def test_a_plan_without_an_action_that_launched_nothing_is_removed(stage_of: Sta
     assert not {"scaleUpPlan", "scaleUpPhase", "templateRef"} & set(stage.item)
 
 
-def test_its_own_scale_up_over_a_plan_of_ours_launches_nothing_of_that_plan(stage_of: StageMaker) -> None:
+def test_an_older_autoscalers_scale_up_over_our_plan_launches_nothing_of_that_plan(stage_of: StageMaker) -> None:
     stage = busy(stage_of())
     slot = {"s": "subnet-eu-west-1a", "z": "eu-west-1a", "m": "spot", "t": "t3.medium", "k": 0}
     now = stage.clock.now().epoch_seconds
@@ -287,8 +288,8 @@ def test_its_own_scale_up_over_a_plan_of_ours_launches_nothing_of_that_plan(stag
     assert len(stage.alive) == 2
 
 
-def test_what_was_committed_when_it_ended_the_action_is_terminated() -> None:
-    """A commit cannot be taken back: its node is empty and closed for good."""
+def test_a_committed_machine_is_terminated_though_an_older_autoscaler_ended_the_action() -> None:
+    """A commit cannot be undone: its node is empty and cordoned."""
     stage = ended_commit()
     (committed,) = stage.item["scaleDownCommitted"]
     stage.clock.sleep(120)
@@ -298,7 +299,7 @@ def test_what_was_committed_when_it_ended_the_action_is_terminated() -> None:
     assert committed not in {one.id for one in stage.alive}
 
 
-def test_a_cordon_of_ours_whose_action_it_ended_is_opened_after_an_hour(stage_of: StageMaker) -> None:
+def test_our_cordon_is_removed_an_hour_after_an_older_autoscaler_ended_the_action(stage_of: StageMaker) -> None:
     stage = busy(stage_of(workers=4))
     stage.store.put(STATE, {**IDLE, "fence": 9, "idleSinceEpoch": 0})
     node = stage.world.k3s.node(stage.alive[0].id)
@@ -307,12 +308,12 @@ def test_a_cordon_of_ours_whose_action_it_ended_is_opened_after_an_hour(stage_of
     annotations = {"holdfast.dev/action": action, "holdfast.dev/fence": "7"}
     stage.world.k3s.put(replace(node, is_unschedulable=True, annotations=annotations))
     kinds(stage, 50)
-    assert any(one.is_unschedulable for one in stage.world.k3s.nodes()), "its machine may be about to end"
+    assert any(one.is_unschedulable for one in stage.world.k3s.nodes()), "its machine may be about to be terminated"
     assert "open_left_closed" in kinds(stage, 15)
     assert not any(one.is_unschedulable for one in stage.world.k3s.nodes())
 
 
-def test_a_cordon_by_a_person_is_never_opened(stage_of: StageMaker) -> None:
+def test_a_persons_cordon_is_never_removed(stage_of: StageMaker) -> None:
     stage = busy(stage_of(workers=4))
     node = stage.world.k3s.node(stage.alive[0].id)
     assert node is not None
@@ -321,8 +322,8 @@ def test_a_cordon_by_a_person_is_never_opened(stage_of: StageMaker) -> None:
     assert sum(one.is_unschedulable for one in stage.world.k3s.nodes()) == 1
 
 
-def test_a_last_scale_in_the_future_is_now_and_the_decision_says_so(stage_of: StageMaker) -> None:
-    """A clock had jumped. Until then nothing would ever be scaled."""
+def test_a_last_scale_in_the_future_counts_as_now_and_the_decision_says_so(stage_of: StageMaker) -> None:
+    """A clock had jumped. Otherwise nothing would scale until that time."""
     stage = busy(stage_of())
     ahead = stage.clock.now().plus(40 * 86_400).epoch_seconds
     stage.store.put(STATE, {**IDLE, "lastScaleEpoch": ahead, "idleSinceEpoch": 0})
@@ -343,7 +344,7 @@ def test_a_last_scale_a_little_ahead_of_our_clock_is_left_alone(stage_of: StageM
 
 
 def test_a_lock_far_in_the_future_is_taken_over(stage_of: StageMaker) -> None:
-    """Nobody holds one for an hour; the fence makes it safe to take."""
+    """No process holds a lock for an hour; the fence makes taking it safe."""
     stage = stage_of(workers=0)
     ahead = stage.clock.now().plus(90_000).epoch_seconds
     stage.store.put(STATE, {**IDLE, "lockOwner": "req-1", "lockUntilEpoch": ahead})
@@ -375,12 +376,12 @@ def test_a_lock_of_an_older_autoscaler_is_respected_until_it_expires(stage_of: S
     ],
     ids=["no start", "start absent", "no flag", "empty id", "no list", "no targets", "twice", "case", "both", "text"],
 )
-def test_what_is_half_written_or_odd_is_refused_and_nothing_is_touched(item: dict[str, Any], named: str) -> None:
-    """A person has to look: any guess might terminate a machine."""
+def test_an_incomplete_or_malformed_item_is_refused_and_nothing_is_changed(item: dict[str, Any], named: str) -> None:
+    """An operator has to look: any guess might terminate a machine."""
     stage = Stage(workers=0)
     stage.store.put(STATE, item)
     stage.clock.sleep(60)
-    with pytest.raises(StateDamaged, match=f"{named}.*put right"):
+    with pytest.raises(StateDamaged, match=f"{named}.*corrected"):
         tick(stage.cluster(), "tick")
     assert stage.item == item
     assert stage.alive == []

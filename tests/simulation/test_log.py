@@ -1,39 +1,38 @@
-"""The decision log: what became of each tick, also of those that came to nothing."""
+"""The decision log: the outcome of each tick, including those that failed."""
 
 import pytest
 
-from holdfast.cluster.glance import glance_words
-from holdfast.cluster.lease import LeaseHeld
-from holdfast.cluster.log import Entry, entries
 from holdfast.cluster.observe import NoLook
-from holdfast.cluster.spot import SpotKind
-from holdfast.cluster.spot_act import note
+from holdfast.cluster.spot.notice import SpotKind, store_notice
 from holdfast.cluster.tick import tick
+from holdfast.cluster.tick_summary import cluster_log
+from holdfast.control.decision_log import Entry
+from holdfast.control.lease import LeaseHeld
 from holdfast.kernel.errors import HoldfastError, StoreUnavailable, TableProblem
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.machines import MachineError, Market
 from holdfast.ports.store import Key, set_all
 from holdfast.ports.store.tables import LOGS, STATE
-from holdfast.simulator.gate import Gate, Moment, PortCall
-from holdfast.simulator.k3s import Workload
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import Stage
+from holdfast.simulator.world.k3s import Workload
+from holdfast.views.decisions import observed
+from tests.call_gate import CallGate, CallPoint, PortCall
+from tests.simulation.harness import Stage, StageMaker
 
-# Ahead of any clock that this is run by: DynamoDB Local removes what has expired by its own clock, not by the world's.
+# Later than the clock of any test run: DynamoDB Local removes what has expired by its own clock, not by the world's.
 START = Instant.from_iso("2100-01-15T08:00:00Z")
 
 
 def logged(stage: Stage) -> list[Entry]:
-    return list(entries(stage.store, ClusterId("cluster"), START, stage.clock.now()))
+    return list(cluster_log(stage.store, ClusterId("cluster")).entries(START, stage.clock.now()))
 
 
-def failing(port: str, method: str, error: HoldfastError) -> Gate:
-    def hook(call: PortCall, moment: Moment) -> None:
-        if (call.port, call.method, moment) == (port, method, Moment.BEFORE):
+def failing(port: str, method: str, error: HoldfastError) -> CallGate:
+    def hook(call: PortCall, moment: CallPoint) -> None:
+        if (call.port, call.method, moment) == (port, method, CallPoint.BEFORE):
             raise error
 
-    return Gate(hook)
+    return CallGate(hook)
 
 
 def test_a_tick_that_stood_by_is_logged_once_for_five_minutes(stage_of: StageMaker) -> None:
@@ -51,17 +50,17 @@ def test_a_tick_that_stood_by_is_logged_once_for_five_minutes(stage_of: StageMak
     assert [entry.ticks for entry in logged(stage)] == [4, 3]
 
 
-def test_a_tick_that_could_not_look_is_logged_with_its_reason(stage_of: StageMaker) -> None:
+def test_a_tick_that_could_not_observe_is_logged_with_its_reason(stage_of: StageMaker) -> None:
     stage = stage_of(start=START)
     gate = failing("machines", "tagged", MachineError("RequestLimitExceeded", "slow down"))
     assert stage.tick(gate=gate) is None
     (entry,) = logged(stage)
     assert entry.stopped is not None
-    assert "EC2 does not tell what machines there are: RequestLimitExceeded: slow down" in entry.stopped
+    assert "EC2 did not list machines: RequestLimitExceeded: slow down" in entry.stopped
     assert entry.shown()["ticks"] == 1
 
 
-def test_different_reasons_are_told_apart() -> None:
+def test_different_reasons_are_logged_separately() -> None:
     stage = Stage(workers=0, start=START)
     until = stage.clock.now().plus(3000).epoch_seconds
     stage.store.update(STATE, Key("cluster"), set_all({"lockOwner": "other", "lockUntilEpoch": until}))
@@ -78,41 +77,41 @@ def test_a_log_that_cannot_be_written_neither_fails_the_tick_nor_hides_its_error
     until = stage.clock.now().plus(3000).epoch_seconds
     stage.store.update(STATE, Key("cluster"), set_all({"lockOwner": "other", "lockUntilEpoch": until}))
 
-    def hook(call: PortCall, moment: Moment) -> None:
+    def hook(call: PortCall, moment: CallPoint) -> None:
         if call.port == "machines":
             raise MachineError("InternalError", "oops")
-        if call.method == "update" and moment is Moment.BEFORE:
+        if call.method == "update" and moment is CallPoint.BEFORE:
             raise why
 
     with pytest.raises(NoLook):
-        tick(stage.cluster(Gate(hook)), "b")
+        tick(stage.cluster(CallGate(hook)), "b")
     stage.world.k3s.run(Workload("web", 60))
     with pytest.raises(LeaseHeld):
         tick(stage.cluster(), "c")
 
 
-def test_a_pod_that_stays_is_told_with_the_budget_that_holds_it(stage_of: StageMaker) -> None:
+def test_a_pod_that_stays_is_logged_with_the_budget_that_blocks_it(stage_of: StageMaker) -> None:
     stage = stage_of(workers=4, start=START)
     stage.world.k3s.run(Workload("db", 4, max_unavailable=0))
-    stage.tick_until(lambda: any(entry.told for entry in logged(stage)))
-    (told,) = next(entry.told for entry in logged(stage) if entry.told)
-    assert told.startswith("pod default/db-")
-    assert "The disruption budget db needs 4 healthy pods and has 4 currently" in told
+    stage.tick_until(lambda: any(entry.reports for entry in logged(stage)))
+    (report,) = next(entry.reports for entry in logged(stage) if entry.reports)
+    assert report.startswith("pod default/db-")
+    assert "The disruption budget db needs 4 healthy pods and has 4 currently" in report
 
 
-def test_launches_and_refusals_are_told(stage_of: StageMaker) -> None:
+def test_launches_and_refusals_are_logged(stage_of: StageMaker) -> None:
     stage = stage_of(start=START)
     for subnet in stage.world.subnets:
         stage.world.ec2.run_out("t3.medium", subnet.zone, Market.SPOT)
     stage.world.k3s.run(Workload("web", 25))
     stage.tick_until(lambda: stage.state.up is not None)
-    told = logged(stage)[-1].told
-    assert told[0].startswith("no t3.medium in eu-west-1c, spot: InsufficientInstanceCapacity")
-    assert told[-1] == f"launched {stage.alive[-1].id}: t3a.medium in eu-west-1c, spot"
+    reports = logged(stage)[-1].reports
+    assert reports[0].startswith("no t3.medium in eu-west-1c, spot: InsufficientInstanceCapacity")
+    assert reports[-1] == f"launched {stage.alive[-1].id}: t3a.medium in eu-west-1c, spot"
 
 
-def test_what_is_logged_as_seen_is_what_the_rules_saw(stage_of: StageMaker) -> None:
-    """The tick that begins an action saw none; the action is in its steps, and in what the next tick saw."""
+def test_the_logged_observation_is_what_the_rules_saw(stage_of: StageMaker) -> None:
+    """The tick that begins an action saw none; the action is in its steps, and in the next tick's observation."""
     stage = stage_of(start=START)
     stage.world.k3s.run(Workload("web", 25))
     stage.tick_until(lambda: stage.state.up is not None)
@@ -121,7 +120,8 @@ def test_what_is_logged_as_seen_is_what_the_rules_saw(stage_of: StageMaker) -> N
     assert began.steps[0]["kind"] == "begin_scale_up"
     assert began.seen is not None
     assert (began.seen["action"], began.seen["phase"], began.seen["expected"]) == (None, None, 2)
-    assert {"name": "no_action_under_way", "verdict": "yes", "value": "none", "limit": "none"} in began.rules
+    waiting = {"name": "no_action_under_way", "group": "add", "verdict": "yes", "value": "none", "limit": "none"}
+    assert waiting in began.rules
     stage.tick()
     seen = logged(stage)[-1].seen
     assert seen is not None
@@ -129,21 +129,21 @@ def test_what_is_logged_as_seen_is_what_the_rules_saw(stage_of: StageMaker) -> N
     assert seen["fence"] > began.seen["fence"]
 
 
-def test_a_tick_that_had_to_look_again_logs_the_look_by_which_it_acted() -> None:
-    """Another process begins a scale-up between its look and its lease: it saw none, looks again, and carries it on."""
+def test_a_tick_that_observed_twice_logs_the_observation_it_acted_on() -> None:
+    """Another process begins a scale-up between its observation and its lease: it observes again, and continues it."""
     stage = Stage(start=START)
     stage.world.k3s.run(Workload("web", 25))
     stage.tick()
     inner: list[str] = []
 
-    def hook(call: PortCall, moment: Moment) -> None:
-        if (call.port, call.method, moment) == ("signals", "pending_pods", Moment.AFTER) and not inner:
+    def hook(call: PortCall, moment: CallPoint) -> None:
+        if (call.port, call.method, moment) == ("signals", "pending_pods", CallPoint.AFTER) and not inner:
             inner.append("looked")
             assert stage.tick(seconds=0) is not None
 
     stage.clock.sleep(300)
     assert not stage.state.is_acting
-    assert tick(stage.cluster(Gate(hook)), "outer").stopped is None
+    assert tick(stage.cluster(CallGate(hook)), "outer").stopped is None
     outer = next(entry for entry in logged(stage) if entry.key.endswith("outer"))
     assert outer.seen is not None
     assert stage.state.up is not None
@@ -151,7 +151,7 @@ def test_a_tick_that_had_to_look_again_logs_the_look_by_which_it_acted() -> None
     assert [rule["verdict"] for rule in outer.rules if rule["name"] == "no_action_under_way"] == ["no", "no"]
 
 
-def test_what_was_seen_is_numbers_and_what_was_not_says_why(stage_of: StageMaker) -> None:
+def test_an_observation_is_logged_as_numbers_and_an_unknown_value_with_its_reason(stage_of: StageMaker) -> None:
     stage = stage_of(start=START)
     stage.world.k3s.run(Workload("web", 25))
     stage.world.prometheus.is_away = True
@@ -218,21 +218,21 @@ def test_a_record_of_an_older_version_is_read_in_the_new_shape(stage_of: StageMa
         "fence": 41,
     }
     assert second.seen is not None
-    assert glance_words(first.seen) == OLD_SEEN
-    assert glance_words(second.seen) == blind
+    assert observed(first.seen).words() == OLD_SEEN
+    assert observed(second.seen).words() == blind
     assert [second.seen[name] for name in ("cpu", "pending", "nodes", "action", "paused")] == [None] * 4 + [False]
     assert second.seen["unknown"] == {"cpu": "no data", "pending": "x", "nodes": "refused"}
     assert second.seen["ready_elsewhere"] == {"nodes": 3, "workers": 2}
 
 
 def test_a_spot_interruption_is_logged_from_its_notice_to_its_end(stage_of: StageMaker) -> None:
-    """Each of its steps, with the machine; and the notice among what the ticks saw meanwhile."""
+    """Each of its steps, with the machine; and the notice in the observations of the ticks meanwhile."""
     stage = stage_of(workers=3, start=START)
     stage.world.k3s.run(Workload("web", 24))
     stage.tick()
     victim = stage.alive[0].id
     stage.world.ec2.interrupt(victim)
-    note(stage.store, stage.name, victim, SpotKind.INTERRUPTION, stage.clock.now())
+    store_notice(stage.store, stage.name, victim, SpotKind.INTERRUPTION, stage.clock.now())
     stage.tick_until(lambda: not stage.open_notices, seconds=10)
     steps = [step["kind"] for entry in logged(stage) for step in entry.steps if step.get("instance") == victim]
     assert list(dict.fromkeys(steps)) == [

@@ -1,4 +1,4 @@
-"""Mistakes that are planted in the production code are found, by a checker that the page names."""
+"""Mistakes planted in the production code are found, each by a checker that the page names."""
 
 import pytest
 
@@ -11,22 +11,22 @@ QUICK = [mutant for mutant in MUTANTS if mutant.name in ("the fence does not gro
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_its_text_is_in_the_code_and_the_mistake_is_python(mutant: Mutant) -> None:
+def test_the_text_of_a_mistake_is_in_the_code_and_its_replacement_is_valid_python(mutant: Mutant) -> None:
     source = with_mistake(mutant, file_of(mutant).read_text(encoding="utf-8"))
     compile(source, mutant.name, "exec")
 
 
-def test_a_text_that_is_not_there_is_an_error() -> None:
+def test_a_text_that_is_not_in_the_code_is_an_error() -> None:
     with pytest.raises(LookupError, match="must be there once"):
         with_mistake(MUTANTS[0], "something else")
 
 
-def test_there_are_enough_of_both_halves_and_none_is_named_twice() -> None:
+def test_both_halves_have_enough_mistakes_and_names_are_unique() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 50
     assert sum(1 for mutant in MUTANTS if mutant.module.startswith("holdfast.jobs")) >= 20
 
 
-def test_the_page_has_a_line_for_each_and_names_who_found_it() -> None:
+def test_the_page_has_a_line_for_each_mistake_and_names_the_checker_that_found_it() -> None:
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")][2:]
     assert len(lines) == len(MUTANTS)
     checkers = {checker.name for checker in EVERY}

@@ -1,27 +1,26 @@
-"""A node that stays NotReady is replaced; a broken network empties no cluster."""
+"""A node that stays NotReady is replaced; a broken network does not empty the cluster."""
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.cluster.pause import Pause, set_pause
 from holdfast.cluster.policy import Policy
+from holdfast.control.pause import Pause, set_pause
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.ports.kube import Node, Pod, PodPhase
 from holdfast.ports.machines import MachineState
-from holdfast.simulator.k3s import Workload
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import Stage
+from holdfast.simulator.world.k3s import Workload
+from tests.simulation.harness import Stage, StageMaker
 
 
 def calm(stage: Stage) -> Stage:
-    """Too busy to go down, too calm to go up."""
+    """Too busy to scale down, too calm to scale up."""
     stage.world.k3s.run(Workload("web", len(stage.alive) * 5))
     stage.tick()
     return stage
 
 
 def break_node(stage: Stage, instance: InstanceId) -> None:
-    """Its kubelet is gone; the machine runs on."""
+    """Its kubelet is gone; the machine keeps running."""
     stage.world.k3s.lose(instance)
 
 
@@ -36,29 +35,29 @@ def ids(stage: Stage) -> set[str]:
 
 
 def rule_of(stage: Stage) -> str | None:
-    """What the rule about such nodes says at the next look."""
+    """What the rule about NotReady nodes says at the next observation."""
     _, plan = stage.cluster().look()
     return next((rule.value for rule in plan.rules if rule.name == "not_ready_replaced"), None)
 
 
 def test_a_node_that_stays_not_ready_is_replaced_after_fifteen_minutes(stage_of: StageMaker) -> None:
-    """First the replacement, in service; only then the machine goes, and its node after it."""
+    """First the replacement comes into service; only then the machine is terminated, and its node removed."""
     stage = calm(stage_of(workers=4))
     lost = stage.alive[0].id
     break_node(stage, lost)
     for _ in range(15):
         stage.tick()
-    assert stage.open_notices == frozenset(), "it may come back"
+    assert stage.open_notices == frozenset(), "it may recover"
     ticked = stage.tick_until(lambda: lost not in ids(stage), most=15)
     kinds = [step.kind for one in ticked for step in one.done]
     assert kinds.index("replace_not_ready") < kinds.index("accept_replacement") < kinds.index("terminate_interrupted")
     stage.tick_until(lambda: stage.world.k3s.node(lost) is None and not stage.open_notices)
     assert len(stage.alive) == 4
     assert all(node.is_ready and not node.is_unschedulable for node in stage.world.k3s.nodes())
-    assert stage.state.last_scale.epoch_ms == 0, "it is no scaling: no cooldown"
+    assert stage.state.last_scale.epoch_ms == 0, "a replacement starts no cooldown"
 
 
-def test_at_the_maximum_it_is_replaced_too_and_the_maximum_is_kept(stage_of: StageMaker) -> None:
+def test_at_the_maximum_a_not_ready_node_is_replaced_within_the_maximum(stage_of: StageMaker) -> None:
     stage = calm(stage_of(workers=3, policy=Policy(max_workers=3)))
     lost = stage.alive[0].id
     break_node(stage, lost)
@@ -67,7 +66,7 @@ def test_at_the_maximum_it_is_replaced_too_and_the_maximum_is_kept(stage_of: Sta
     assert len(stage.alive) == 3
 
 
-def test_of_two_workers_the_broken_one_is_replaced_because_the_other_is_well(stage_of: StageMaker) -> None:
+def test_one_broken_worker_of_two_is_replaced(stage_of: StageMaker) -> None:
     stage = calm(stage_of(workers=2))
     lost = stage.alive[0].id
     break_node(stage, lost)
@@ -79,7 +78,7 @@ def test_of_two_workers_the_broken_one_is_replaced_because_the_other_is_well(sta
 
 @pytest.mark.parametrize(("workers", "broken"), [(1, 1), (2, 2), (4, 2), (6, 3), (6, 6)])
 def test_when_many_are_not_ready_none_is_replaced_and_the_decision_says_why(workers: int, broken: int) -> None:
-    """Rather the network than so many machines: a partition must not empty the cluster."""
+    """More likely the network than that many machines: a partition must not empty the cluster."""
     stage = calm(Stage(workers=workers, policy=Policy(min_workers=1)))
     before = ids(stage)
     for machine in stage.alive[:broken]:
@@ -91,7 +90,7 @@ def test_when_many_are_not_ready_none_is_replaced_and_the_decision_says_why(work
     assert f"{broken} of {workers} nodes are NotReady" in (rule_of(stage) or "")
 
 
-def test_one_is_replaced_at_a_time(stage_of: StageMaker) -> None:
+def test_not_ready_nodes_are_replaced_one_at_a_time(stage_of: StageMaker) -> None:
     stage = calm(stage_of(workers=7))
     lost = {machine.id for machine in stage.alive[:2]}
     for instance in sorted(lost):
@@ -101,13 +100,13 @@ def test_one_is_replaced_at_a_time(stage_of: StageMaker) -> None:
         stage.tick()
         most = max(most, len(stage.open_notices))
         if stage.open_notices and lost <= ids(stage):
-            assert rule_of(stage) == "another one is being replaced"
+            assert rule_of(stage) == "another node is being replaced"
     assert most == 1
     assert not lost & ids(stage)
     assert len(stage.alive) == 7
 
 
-def test_one_that_is_ready_again_in_time_is_left_alone(stage_of: StageMaker) -> None:
+def test_a_node_that_is_ready_again_in_time_is_left_alone(stage_of: StageMaker) -> None:
     stage = calm(stage_of(workers=4))
     lost = stage.alive[0].id
     break_node(stage, lost)
@@ -120,7 +119,7 @@ def test_one_that_is_ready_again_in_time_is_left_alone(stage_of: StageMaker) -> 
     assert len(stage.world.ec2.launches) == 4
 
 
-def test_without_capacity_for_a_replacement_it_stays_and_is_not_tried_again_at_once() -> None:
+def test_without_capacity_for_a_replacement_the_node_stays_and_the_retry_waits() -> None:
     stage = calm(Stage(workers=4))
     stage.world.joins = False
     lost = stage.alive[0].id
@@ -134,7 +133,7 @@ def test_without_capacity_for_a_replacement_it_stays_and_is_not_tried_again_at_o
 
 
 @pytest.mark.parametrize("who", ["cordoned", "stopped", "pod", "paused", "off"])
-def test_it_keeps_its_hands_off_what_a_person_has_a_hand_in(who: str) -> None:
+def test_nodes_that_a_person_works_on_are_not_replaced(who: str) -> None:
     stage = calm(Stage(workers=4, policy=Policy(not_ready_seconds=0 if who == "off" else 900)))
     lost = stage.alive[0].id
     break_node(stage, lost)
@@ -155,5 +154,5 @@ def test_it_keeps_its_hands_off_what_a_person_has_a_hand_in(who: str) -> None:
         stage.tick()
     assert lost in ids(stage)
     assert stage.open_notices == frozenset()
-    told = {"pod": "precious: it is annotated", "paused": "paused"}.get(who)
-    assert (rule_of(stage) is None) if told is None else told in (rule_of(stage) or "")
+    reason = {"pod": "precious: it is annotated", "paused": "paused"}.get(who)
+    assert (rule_of(stage) is None) if reason is None else reason in (rule_of(stage) or "")

@@ -1,16 +1,15 @@
-"""Seed 004, as told by the simulated world."""
+"""Seed 004, end to end in the simulated world."""
 
 from collections import Counter
 
-from holdfast.cluster.choices import Choices
-from holdfast.cluster.policy import Policy
+from holdfast.cluster.policy import Choices, Policy
 from holdfast.cluster.state import UpPhase
 from holdfast.ports.machines import Market
-from holdfast.simulator.k3s import Workload
-from tests.simulation.conftest import StageMaker
+from holdfast.simulator.world.k3s import Workload
+from tests.simulation.harness import StageMaker
 
 
-def test_waiting_pods_and_high_cpu_bring_machines_that_join_and_carry_them(stage_of: StageMaker) -> None:
+def test_pending_pods_and_high_cpu_launch_machines_that_join_and_run_them(stage_of: StageMaker) -> None:
     """The whole way: rules, plan, launch, join, acceptance, cooldown."""
     stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
@@ -32,7 +31,7 @@ def test_waiting_pods_and_high_cpu_bring_machines_that_join_and_carry_them(stage
 
 
 def test_nothing_is_launched_while_one_of_the_seeds_conditions_fails(stage_of: StageMaker) -> None:
-    """Busy without waiting pods; waiting pods without CPU; both, but not for long enough."""
+    """High CPU without pending pods; pending pods without high CPU; both, but not for long enough."""
     busy = stage_of()
     busy.world.k3s.run(Workload("web", 20))
     for _ in range(10):

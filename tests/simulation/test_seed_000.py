@@ -4,19 +4,20 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster import scale_down, scale_up
-from holdfast.cluster.ledger import LeaseLost, Ledger, Transition
 from holdfast.cluster.policy import Policy
-from holdfast.cluster.state import Slot
+from holdfast.cluster.scaling import scale_down, scale_up
+from holdfast.cluster.state import cluster_ledger
+from holdfast.control.ledger import LeaseLost, Transition
+from holdfast.fleet.slots import Slot
 from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import ActionId, ClusterId, InstanceId
 from holdfast.ports.machines import Market
 from holdfast.ports.store import Item, Key, attr, set_all
 from holdfast.ports.store.tables import STATE
-from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
-from holdfast.simulator.k3s import Workload
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import Stage
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.k3s import Workload
+from tests.call_gate import CallGate, CallPoint, PortCall
+from tests.simulation.harness import Stage, StageMaker
 from tests.simulation.hooks import after, before, raising
 
 CORE = {"lastScaleEpoch": int, "pendingSinceEpoch": int, "idleSinceEpoch": int, "workerCount": int}
@@ -52,7 +53,7 @@ class Item000:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.ledger = Ledger(stage.store, ClusterId("cluster"))
+        self.ledger = cluster_ledger(stage.store, ClusterId("cluster"))
         stage.store.update(STATE, Key("cluster"), set_all({"fence": 1, "lockOwner": "me"}))
 
     def take(self, transition: Transition) -> Item:
@@ -78,7 +79,7 @@ class Item000:
 
 
 def test_there_is_one_item_per_cluster_under_its_name(stage_of: StageMaker) -> None:
-    """`cluster` by default; several clusters share the table, and touch nothing of each other."""
+    """`cluster` by default; several clusters share the table, and do not touch each other's items."""
     one = pressed(stage_of())
     other = Stage(name="other", open_store=lambda _clock: one.store)
     one.tick_until(lambda: one.state.up is not None)
@@ -127,7 +128,7 @@ def test_begin_scale_up_writes_the_seeds_fields_before_anything_is_launched(stag
 
 
 def test_a_begin_while_an_action_is_under_way_changes_nothing(stage_of: StageMaker) -> None:
-    """Neither kind begins over either kind, nor over the flag alone."""
+    """No action begins while another of either kind is under way, nor over the flag alone."""
     item = Item000(stage_of())
     now = item.stage.clock.now()
     begins = [scale_up.begin(ActionId("b"), (SLOT,), "lt-0:1", now), scale_down.begin(ActionId("b"), (FIRST,), now)]
@@ -141,18 +142,18 @@ def test_a_begin_while_an_action_is_under_way_changes_nothing(stage_of: StageMak
 
 
 @pytest.mark.parametrize("number", range(16))
-def test_of_two_ticks_at_once_one_begins_and_the_other_stands_by(number: int) -> None:
-    """The second one runs whole, just before one of the calls of the first: whichever is faster, one action begins."""
+def test_two_ticks_at_once_begin_one_action(number: int) -> None:
+    """The second tick runs completely just before one of the calls of the first: one action begins in either case."""
     stage = pressed(Stage())
     stage.tick()
     stage.tick()
     second: list[object] = []
 
-    def hook(call: PortCall, moment: Moment) -> None:
-        if (call.number, moment) == (number, Moment.BEFORE):
+    def hook(call: PortCall, moment: CallPoint) -> None:
+        if (call.number, moment) == (number, CallPoint.BEFORE):
             second.append(stage.tick(seconds=0))
 
-    stage.tick(gate=Gate(hook))
+    stage.tick(gate=CallGate(hook))
     assert len(second) == 1
     assert stage.state.action_seq == 1
     stage.tick_until(lambda: not stage.state.is_acting)
@@ -162,7 +163,7 @@ def test_of_two_ticks_at_once_one_begins_and_the_other_stands_by(number: int) ->
 def test_recording_instances_needs_the_same_action(stage_of: StageMaker) -> None:
     item = Item000(stage_of())
     item.take(scale_up.begin(ACTION, (SLOT,), "lt-0:1", item.stage.clock.now()))
-    record = scale_up.record(item.up, 0, FIRST)
+    record = scale_up.record(item.up, 0, FIRST, 3)
     item.stage.store.update(STATE, Key("cluster"), attr("scaleUpActionId").set_to("1768464000-1-other"))
     assert item.refuses(record)
     item.stage.store.update(STATE, Key("cluster"), attr("scaleUpActionId").set_to(ACTION))
@@ -170,10 +171,10 @@ def test_recording_instances_needs_the_same_action(stage_of: StageMaker) -> None
 
 
 def test_recording_twice_records_once(stage_of: StageMaker) -> None:
-    """The answer to the first was lost: the item is already as the second would make it."""
+    """The response to the first write was lost: the item already is as the second write would leave it."""
     item = Item000(stage_of())
     item.take(scale_up.begin(ACTION, (SLOT,), "lt-0:1", item.stage.clock.now()))
-    record = scale_up.record(item.up, 0, FIRST)
+    record = scale_up.record(item.up, 0, FIRST, 3)
     assert item.take(record) == item.take(record)
     assert item.stage.item["scaleUpInstanceIds"] == [FIRST]
 
@@ -219,11 +220,11 @@ def test_the_phase_is_draining_while_pods_leave_and_then_terminating(
     stage = idle(stage_of(workers=5))
     phases: dict[str, set[str]] = {"evict": set(), "terminate": set()}
 
-    def hook(call: PortCall, _moment: Moment) -> None:
+    def hook(call: PortCall, _moment: CallPoint) -> None:
         if call.method in phases:
             phases[call.method].add(stage.item["scaleDownPhase"])
 
-    stage.gate = Gate(hook)
+    stage.gate = CallGate(hook)
     stage.tick_until(lambda: stage.state.down is not None)
     stage.tick_until(lambda: stage.state.down is None)
     assert phases == {"evict": {"DRAINING"}, "terminate": {"TERMINATING"}}
@@ -244,7 +245,7 @@ def test_a_target_that_is_completed_is_skipped(stage_of: StageMaker) -> None:
 
 
 def test_marking_an_instance_done_twice_keeps_it_once(stage_of: StageMaker) -> None:
-    """The list is written whole, so an update that is repeated changes nothing."""
+    """The whole list is written, so a repeated update changes nothing."""
     item = Item000(stage_of())
     item.take(scale_down.begin(ACTION, (FIRST, SECOND), item.stage.clock.now()))
     item.take(scale_down.commit(item.down, FIRST))
@@ -256,7 +257,7 @@ def test_marking_an_instance_done_twice_keeps_it_once(stage_of: StageMaker) -> N
 
 @pytest.mark.parametrize("method", ["change_node", "evict", "terminate"])
 def test_a_scale_down_whose_process_died_is_resumed_by_the_next(stage_of: StageMaker, method: str) -> None:
-    """Killed just after it cordoned, evicted or terminated: nothing is done twice, and nothing is forgotten."""
+    """Killed just after a cordon, an eviction or a termination: nothing is done twice, nothing is forgotten."""
     stage = idle(stage_of(workers=5, policy=Policy(max_batch_down=2)))
     gate = after(method, raising(Killed()), times=1)
     stage.gate = gate
@@ -277,8 +278,8 @@ def test_complete_scale_down_starts_the_cooldown_and_removes_the_fields(stage_of
 
 
 def test_a_scale_down_that_lasts_fifteen_minutes_is_cleared_and_starts_no_cooldown(stage_of: StageMaker) -> None:
-    """Here nobody gives up the drain before: its own limit is set higher."""
-    stage = stage_of(workers=4, policy=Policy(drain_seconds=9000))
+    """The drain's own limit is set higher here, so it does not time out first."""
+    stage = stage_of(workers=4, policy=Policy(drain_seconds=9000, newest_kept_seconds=86_400))
     stage.world.k3s.run(Workload("db", 4, max_unavailable=0))
     stage.tick_until(lambda: stage.state.down is not None)
     began = stage.clock.now()
@@ -290,7 +291,7 @@ def test_a_scale_down_that_lasts_fifteen_minutes_is_cleared_and_starts_no_cooldo
 
 
 def test_a_write_of_another_fence_changes_nothing(stage_of: StageMaker) -> None:
-    """Conditional writes: whoever lost the lease writes nothing any more."""
+    """Conditional writes: a process that lost the lease writes nothing more."""
     item = Item000(stage_of())
     begin = scale_up.begin(ACTION, (SLOT,), "lt-0:1", item.stage.clock.now())
     item.stage.store.update(STATE, Key("cluster"), attr("fence").set_to(2))

@@ -1,22 +1,21 @@
-"""Seed 001, the lock: who may act, for how long, and what becomes of a lock whose holder died."""
+"""Seed 001, the lock: which process may act, for how long, and what happens when it dies."""
 
 import pytest
 
-from holdfast.cluster.lease import LEASE_SECONDS, LeaseHeld, acquire, release, renewed
-from holdfast.cluster.ledger import LeaseLost, Ledger
-from holdfast.cluster.state import Timers
+from holdfast.cluster.state import ClusterState, Timers, cluster_ledger
+from holdfast.control.lease import LEASE_SECONDS, LeaseHeld, acquire, release, renewed
+from holdfast.control.ledger import LeaseLost, Ledger
 from holdfast.kernel.ids import ClusterId
 from holdfast.ports.store import Key, set_all
 from holdfast.ports.store.tables import STATE
-from holdfast.simulator.gate import Killed
-from holdfast.simulator.k3s import Workload
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import Stage
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.k3s import Workload
+from tests.simulation.harness import Stage, StageMaker
 from tests.simulation.hooks import before, raising
 
 
-def ledger_of(stage: Stage) -> Ledger:
-    return Ledger(stage.store, ClusterId("cluster"))
+def ledger_of(stage: Stage) -> Ledger[ClusterState]:
+    return cluster_ledger(stage.store, ClusterId("cluster"))
 
 
 def test_the_table_and_its_key_are_the_seeds() -> None:
@@ -36,7 +35,7 @@ def test_the_lock_names_its_owner_and_its_end(stage_of: StageMaker) -> None:
     [{}, {"scalingInProgress": False}, {"lockOwner": "", "lockUntilEpoch": 0}, {"lockOwner": "x", "lockUntilEpoch": 5}],
     ids=["no item", "not scaling", "given back", "expired"],
 )
-def test_a_lock_that_nobody_holds_can_be_taken(stage_of: StageMaker, item: dict[str, object]) -> None:
+def test_a_free_or_expired_lock_can_be_acquired(stage_of: StageMaker, item: dict[str, object]) -> None:
     stage = stage_of()
     if item:
         stage.store.update(STATE, Key("cluster"), set_all(item))
@@ -44,7 +43,7 @@ def test_a_lock_that_nobody_holds_can_be_taken(stage_of: StageMaker, item: dict[
     assert lease.fence == 1
 
 
-def test_a_lock_that_is_held_makes_others_stand_by_and_says_for_how_long(stage_of: StageMaker) -> None:
+def test_other_processes_stand_by_while_a_lock_is_held_and_say_for_how_long(stage_of: StageMaker) -> None:
     stage = stage_of()
     acquire(ledger_of(stage), "request-1", stage.clock.now())
     stage.clock.sleep(30)
@@ -52,20 +51,20 @@ def test_a_lock_that_is_held_makes_others_stand_by_and_says_for_how_long(stage_o
         acquire(ledger_of(stage), "request-2", stage.clock.now())
 
 
-def test_a_lock_whose_holder_died_expires_and_the_next_one_recovers(stage_of: StageMaker) -> None:
+def test_a_dead_holders_lock_expires_and_the_next_process_recovers(stage_of: StageMaker) -> None:
     stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
     stage.tick()
     stage.tick()
     assert stage.tick(gate=before("launch", raising(Killed()))) is None
     assert stage.item["lockOwner"] != ""
-    assert stage.tick() is None, "it may still be at work"
+    assert stage.tick() is None, "its holder may still be at work"
     assert stage.tick() is not None
     stage.tick_until(lambda: stage.state.last_scale.epoch_ms > 0)
     assert len(stage.alive) == 4
 
 
-def test_an_action_that_waits_holds_no_lock(stage_of: StageMaker) -> None:
+def test_a_waiting_action_holds_no_lock(stage_of: StageMaker) -> None:
     """The seed has one flag for both: here a lock lasts seconds, and an action minutes."""
     stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
@@ -74,15 +73,15 @@ def test_an_action_that_waits_holds_no_lock(stage_of: StageMaker) -> None:
     assert (stage.item["lockOwner"], stage.item["lockUntilEpoch"]) == ("", 0)
 
 
-def test_a_lock_is_given_back_only_by_its_owner(stage_of: StageMaker) -> None:
-    """One that expired and was taken by another is not given back by the first."""
+def test_a_lock_is_released_only_by_its_owner(stage_of: StageMaker) -> None:
+    """The first owner does not release a lock that expired and was acquired by another."""
     stage = stage_of()
     ledger = ledger_of(stage)
     first, _ = acquire(ledger, "request-1", stage.clock.now())
     stage.clock.sleep(LEASE_SECONDS + 10)
     acquire(ledger, "request-2", stage.clock.now())
     with pytest.raises(LeaseLost):
-        release(ledger, first, Timers(), stage.clock.now())
+        release(ledger, first, Timers().stored(), stage.clock.now())
     with pytest.raises(LeaseLost):
         renewed(ledger, first, stage.clock.now())
     assert stage.item["lockOwner"] == "request-2"
@@ -104,7 +103,7 @@ def test_a_lock_is_renewed_while_its_holder_works(stage_of: StageMaker) -> None:
     assert ends[1] > ends[0]
 
 
-def test_the_two_phases_of_a_scale_up_are_launch_and_verify(stage_of: StageMaker) -> None:
+def test_a_scale_up_has_two_phases_launch_and_verify(stage_of: StageMaker) -> None:
     stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
     stage.tick_until(lambda: stage.state.up is not None)

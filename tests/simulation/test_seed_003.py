@@ -1,20 +1,22 @@
-"""Seed 003, scale-down: what it says beside the rules (`unit/cluster/test_decide.py`) and the item (seed 000)."""
+"""Seed 003, scale-down: everything but the rules (`unit/cluster/test_decide.py`) and the item (seed 000)."""
 
 import pytest
 from msgspec.structs import replace
 
 from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import INSTANCE_LABEL
-from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.spot.notice import SpotKind
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.kube import Node, Pod, PodPhase
-from holdfast.simulator.gate import Gate, Moment, PortCall
-from holdfast.simulator.k3s import Workload
-from holdfast.simulator.world import DAWN
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import TAGS, Stage
+from holdfast.simulator.world.k3s import Workload
+from holdfast.simulator.world.world import DAWN
+from tests.call_gate import CallGate, CallPoint, PortCall
+from tests.simulation.harness import TAGS, Stage, StageMaker
 from tests.simulation.hooks import before
 from tests.simulation.scenarios import noted
+
+# Of four workers in three zones: the newest stays, so no other takes the place of one that could not be drained.
+ONE_MAY_LEAVE = Policy(newest_kept_seconds=86_400)
 
 
 def idle(stage: Stage, pods: int = 6) -> Stage:
@@ -29,6 +31,12 @@ def ids(stage: Stage) -> set[str]:
 def pod_on(node: str, name: str, **values: object) -> Pod:
     pod = Pod("default", name, f"uid-{name}", node, PodPhase.RUNNING, DAWN, controller="ReplicaSet")
     return replace(pod, **values)
+
+
+def is_closed(stage: Stage, name: str) -> bool:
+    node = stage.world.k3s.node(name)
+    assert node is not None
+    return node.is_unschedulable
 
 
 def first_target(stage: Stage) -> InstanceId:
@@ -56,7 +64,7 @@ def test_a_node_is_cordoned_before_a_pod_is_evicted(stage_of: StageMaker) -> Non
     assert all(node.is_unschedulable for node in evicted_from)
 
 
-def test_daemonset_and_mirror_pods_are_not_touched_and_not_in_the_way(stage_of: StageMaker) -> None:
+def test_daemonset_and_mirror_pods_are_not_evicted_and_block_no_drain(stage_of: StageMaker) -> None:
     stage = idle(stage_of(workers=4), pods=4)
     for machine in stage.alive:
         stage.world.k3s.put_pod(pod_on(machine.id, f"agent-{machine.id}", controller="DaemonSet"))
@@ -82,15 +90,15 @@ def test_daemonset_and_mirror_pods_are_not_touched_and_not_in_the_way(stage_of: 
     ],
     ids=["node-critical", "cluster-critical", "kube-system", "do-not-evict", "unmanaged"],
 )
-def test_a_pod_that_must_stay_keeps_its_node_from_being_chosen_or_cordoned(pod: dict[str, object]) -> None:
-    """Known before: another one goes in its place."""
+def test_a_node_with_a_pod_that_must_stay_is_neither_chosen_nor_cordoned(pod: dict[str, object]) -> None:
+    """This is known beforehand: another node is chosen."""
     stage = idle(Stage(workers=5), pods=5)
     stage.tick()
     kept = stage.alive[0].id
     stage.world.k3s.put_pod(pod_on(kept, "extra", **pod))
     cordoned: list[PortCall] = []
     for _ in range(40):
-        stage.tick(gate=Gate(lambda call, _moment: cordoned.append(call) if call.method == "change_node" else None))
+        stage.tick(gate=CallGate(lambda call, _moment: cordoned.append(call) if call.method == "change_node" else None))
         node = stage.world.k3s.node(kept)
         assert node is not None
         assert not node.is_unschedulable
@@ -98,8 +106,8 @@ def test_a_pod_that_must_stay_keeps_its_node_from_being_chosen_or_cordoned(pod: 
     assert cordoned, "others were drained meanwhile"
 
 
-def test_a_critical_pod_that_comes_during_the_drain_aborts_it_and_the_machine_stays(stage_of: StageMaker) -> None:
-    stage = idle(stage_of(workers=4), pods=4)
+def test_a_critical_pod_that_arrives_during_a_drain_aborts_it_and_the_machine_stays(stage_of: StageMaker) -> None:
+    stage = idle(stage_of(workers=4, policy=ONE_MAY_LEAVE), pods=4)
     target = first_target(stage)
     stage.world.k3s.put_pod(pod_on(target, "critical", priority_class="system-cluster-critical"))
     ticked = stage.tick_until(lambda: stage.state.down is None)
@@ -109,8 +117,8 @@ def test_a_critical_pod_that_comes_during_the_drain_aborts_it_and_the_machine_st
     assert not any(node.is_unschedulable for node in stage.world.k3s.nodes())
 
 
-def test_a_drain_takes_five_minutes_at_most_and_then_nothing_is_terminated(stage_of: StageMaker) -> None:
-    stage = stage_of(workers=4)
+def test_a_drain_times_out_after_five_minutes_and_nothing_is_terminated(stage_of: StageMaker) -> None:
+    stage = stage_of(workers=4, policy=ONE_MAY_LEAVE)
     stage.world.k3s.run(Workload("db", 4, max_unavailable=0))
     target = first_target(stage)
     began = stage.clock.now()
@@ -120,8 +128,18 @@ def test_a_drain_takes_five_minutes_at_most_and_then_nothing_is_terminated(stage
     assert stage.state.last_scale.epoch_ms == 0
 
 
-def test_a_drain_that_fails_is_tried_with_another_node_next(stage_of: StageMaker) -> None:
-    """Durable and growing: the one that failed is passed over for a while, for longer each time."""
+def test_an_aborted_drain_opens_the_node_even_if_ec2s_list_omits_its_machine(stage_of: StageMaker) -> None:
+    stage = stage_of(workers=4, policy=ONE_MAY_LEAVE)
+    stage.world.k3s.run(Workload("db", 4, max_unavailable=0))
+    target = first_target(stage)
+    stage.tick_until(lambda: is_closed(stage, target))
+    stage.world.ec2.omit(target)
+    stage.tick_until(lambda: stage.state.down is None)
+    assert not is_closed(stage, target)
+
+
+def test_after_a_failed_drain_another_node_is_tried(stage_of: StageMaker) -> None:
+    """The back-off is stored and grows: the node that failed is skipped for a while, longer each time."""
     stage = stage_of(workers=5)
     stage.world.k3s.run(Workload("db", 5, max_unavailable=0))
     first_target(stage)
@@ -139,7 +157,7 @@ def test_a_drain_that_fails_is_tried_with_another_node_next(stage_of: StageMaker
 # Which nodes go
 
 
-def test_the_zone_with_the_most_workers_gives_first_and_there_the_oldest(stage_of: StageMaker) -> None:
+def test_the_oldest_worker_of_the_fullest_zone_leaves_first(stage_of: StageMaker) -> None:
     stage = idle(stage_of(workers=3), pods=3)
     for _ in range(3):
         stage.world.add_worker("eu-west-1b", TAGS)
@@ -159,8 +177,8 @@ def test_no_zone_is_emptied_and_the_minimum_is_kept(stage_of: StageMaker) -> Non
     assert len(small.alive) == 4
 
 
-def test_a_machine_is_its_nodes_by_its_private_address_confirmed_by_its_label(stage_of: StageMaker) -> None:
-    """Addresses are used again: the Node object of a dead machine must not be taken for the living one's."""
+def test_a_machine_is_matched_to_its_node_by_private_address_and_label(stage_of: StageMaker) -> None:
+    """Addresses are reused: the Node of a dead machine must not be matched to a live one."""
     stage = idle(stage_of(workers=4), pods=4)
     stage.tick()
     machine = stage.alive[0]
@@ -177,20 +195,25 @@ def test_a_machine_is_its_nodes_by_its_private_address_confirmed_by_its_label(st
     assert worker.node is None
 
 
-# Beside other things
+# Scale-down and other activity
 
 
 def test_the_cooldown_begins_only_with_the_completion(stage_of: StageMaker) -> None:
     stage = idle(stage_of(workers=6), pods=3)
     stage.tick_until(lambda: stage.state.down is not None)
-    stage.tick_until(lambda: stage.state.down is None)
-    completed = stage.state.last_scale
+    began = stage.clock.now()
+    while stage.state.down is not None:
+        assert stage.state.last_scale.epoch_ms == 0, "no cooldown while the action is under way"
+        stage.tick()
+    completed = stage.clock.now()
+    assert completed > began
+    assert stage.state.last_scale == completed
     stage.tick_until(lambda: stage.state.down is not None)
     assert stage.clock.now().seconds_since(completed) >= 600
 
 
 def test_a_scale_down_and_a_scale_up_never_overlap(stage_of: StageMaker) -> None:
-    """Pods begin to wait in the midst of a drain: the scale-up waits for its end."""
+    """Pods become pending during a drain: the scale-up waits for its end."""
     stage = idle(stage_of(workers=5, policy=Policy(cooldown_up_seconds=0)), pods=10)
     stage.tick_until(lambda: stage.state.down is not None)
     stage.world.k3s.run(Workload("more", 80))
@@ -200,7 +223,7 @@ def test_a_scale_down_and_a_scale_up_never_overlap(stage_of: StageMaker) -> None
     stage.tick_until(lambda: stage.state.up is not None)
 
 
-def test_a_spot_interruption_is_handled_in_the_midst_of_a_scale_down_and_touches_nothing_of_it(
+def test_a_spot_interruption_during_a_scale_down_is_handled_and_leaves_the_scale_down_alone(
     stage_of: StageMaker,
 ) -> None:
     stage = stage_of(workers=4)
@@ -233,11 +256,11 @@ def test_nothing_is_drained_or_terminated_twice(stage_of: StageMaker) -> None:
     stage = idle(stage_of(workers=5, policy=Policy(max_batch_down=2)), pods=10)
     calls: list[str] = []
 
-    def hook(call: PortCall, moment: Moment) -> None:
-        if moment is Moment.BEFORE:
+    def hook(call: PortCall, moment: CallPoint) -> None:
+        if moment is CallPoint.BEFORE:
             calls.append(call.method)
 
-    stage.gate = Gate(hook)
+    stage.gate = CallGate(hook)
     stage.tick_until(lambda: stage.state.last_scale.epoch_ms > 0)
     assert calls.count("terminate") == 2
-    assert calls.count("evict") == 4, "each pod is asked once"
+    assert calls.count("evict") == 4, "each pod is evicted once"

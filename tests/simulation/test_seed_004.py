@@ -1,16 +1,15 @@
-"""Seed 004, scale-up: what it says beside the rules (`unit/cluster/test_decide.py`) and the item (seed 000)."""
+"""Seed 004, scale-up: everything but the rules (`unit/cluster/test_decide.py`) and the item (seed 000)."""
 
 import pytest
 from msgspec.structs import replace
 
 from holdfast.cluster.policy import Policy
-from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.spot.notice import SpotKind
 from holdfast.ports.machines import LaunchOrder, MachineError, Market
 from holdfast.ports.store import Item
-from holdfast.simulator.gate import Killed
-from holdfast.simulator.k3s import Workload
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import TAGS, Stage
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.k3s import Workload
+from tests.simulation.harness import TAGS, Stage, StageMaker
 from tests.simulation.hooks import after, before, raising
 from tests.simulation.scenarios import noted
 
@@ -27,7 +26,7 @@ def launched(stage: Stage) -> list[LaunchOrder]:
 # Launching
 
 
-def test_machines_are_launched_one_by_one_each_into_the_zone_that_is_emptiest_then(stage_of: StageMaker) -> None:
+def test_each_machine_is_launched_into_the_zone_that_is_emptiest_at_that_moment(stage_of: StageMaker) -> None:
     stage = pressed(stage_of(workers=4, policy=Policy(max_batch_up=5)), pods=90)
     # a: 2, b: 1, c: 1
     stage.tick_until(lambda: stage.state.up is not None)
@@ -70,7 +69,7 @@ def test_a_spot_attempt_and_its_fallback_have_different_tokens(stage_of: StageMa
 
 
 def test_each_id_is_recorded_before_the_next_machine_is_launched(stage_of: StageMaker) -> None:
-    """The seed records them after all launches; a crash in between would lose what was launched."""
+    """The seed records ids after all launches; a crash in between would lose machines."""
     stage = pressed(stage_of())
     items: list[Item] = []
     for _ in range(5):
@@ -97,8 +96,8 @@ def test_a_node_that_exists_and_is_not_ready_has_not_joined(stage_of: StageMaker
     assert stage.state.last_scale.epoch_ms > 0
 
 
-def test_while_some_nodes_are_missing_it_waits_and_at_the_timeout_it_fails(stage_of: StageMaker) -> None:
-    """Those that joined are kept, those that did not are terminated, and there is no cooldown but a back-off."""
+def test_a_scale_up_waits_for_missing_nodes_and_fails_at_the_timeout(stage_of: StageMaker) -> None:
+    """Machines that joined are kept, the others terminated; there is a back-off, and no cooldown."""
     stage = pressed(stage_of())
     stage.tick_until(lambda: stage.state.up is not None)
     began = stage.clock.now()
@@ -114,11 +113,11 @@ def test_while_some_nodes_are_missing_it_waits_and_at_the_timeout_it_fails(stage
 
 
 def test_verifying_twice_at_once_completes_once(stage_of: StageMaker) -> None:
-    """Another invocation completes it between the look of the first and its lease."""
+    """Another invocation completes it between the first one's observation and its lease."""
     stage = pressed(stage_of())
     stage.tick_until(lambda: stage.state.up is not None)
     stage.tick(seconds=300)
-    assert stage.state.is_acting, "its nodes are accepted; what is left is to complete it"
+    assert stage.state.is_acting, "its nodes are accepted; only completing it is left"
     ended: list[int] = []
 
     def meanwhile() -> None:
@@ -132,7 +131,7 @@ def test_verifying_twice_at_once_completes_once(stage_of: StageMaker) -> None:
     assert len(launched(stage)) == 2
 
 
-def test_after_a_failure_it_tries_again_later_and_later(stage_of: StageMaker) -> None:
+def test_after_each_failure_the_next_attempt_waits_longer(stage_of: StageMaker) -> None:
     stage = pressed(stage_of())
     stage.world.joins = False
     stage.tick_until(lambda: stage.state.up_failures == 3, most=90)
@@ -152,11 +151,11 @@ def test_the_next_scale_up_waits_for_its_cooldown(stage_of: StageMaker) -> None:
     assert 300 <= stage.clock.now().seconds_since(completed) <= 360
 
 
-# Crashes and others
+# Crashes, partial success, replacements
 
 
 @pytest.mark.parametrize("how", ["killed", "answer lost"])
-def test_a_launch_whose_end_is_not_known_is_repeated_and_launches_nothing_twice(stage_of: StageMaker, how: str) -> None:
+def test_a_launch_with_an_unknown_outcome_is_retried_without_a_second_machine(stage_of: StageMaker, how: str) -> None:
     error = Killed() if how == "killed" else MachineError("RequestTimeout", "no answer")
     stage = pressed(stage_of())
     stage.gate = after("launch", raising(error), times=1)
@@ -165,8 +164,8 @@ def test_a_launch_whose_end_is_not_known_is_repeated_and_launches_nothing_twice(
     assert len(stage.alive) == 4
 
 
-def test_partial_success_counts_for_what_it_is(stage_of: StageMaker) -> None:
-    """One of two slots gets nothing: the machine that came is verified, and the action completes."""
+def test_a_partly_successful_scale_up_completes_with_the_machines_it_got(stage_of: StageMaker) -> None:
+    """One of two slots gets nothing: the other machine is verified, and the action completes."""
     stage = pressed(stage_of())
     refusals = iter([None, MachineError("UnauthorizedOperation", "not for you")])
 
@@ -180,8 +179,8 @@ def test_partial_success_counts_for_what_it_is(stage_of: StageMaker) -> None:
     assert len(stage.alive) == 3
 
 
-def test_a_replacement_is_placed_as_any_machine_is_and_has_its_own_lock(stage_of: StageMaker) -> None:
-    """In the midst of a scale-up: the emptiest zone, and nothing of the scale-up's is touched."""
+def test_a_replacement_is_placed_like_any_machine_and_has_its_own_lock(stage_of: StageMaker) -> None:
+    """During a scale-up: it goes to the emptiest zone, and the scale-up is left alone."""
     stage = stage_of(workers=3)
     spot = stage.world.add_worker("eu-west-1b", TAGS, market="spot")
     pressed(stage, pods=45)

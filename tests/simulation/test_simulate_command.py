@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.main import cli
-from holdfast.entrypoints.simulation import Question
+from holdfast.entrypoints.simulation.program import RunRequest
 from holdfast.simulator.checkers.base import Checker
-from holdfast.simulator.faults import Kind
-from holdfast.simulator.plot_strokes import Scale, thinned
-from holdfast.simulator.process import Process
-from holdfast.simulator.run import Sample
+from holdfast.simulator.proof.faults import FaultKind
+from holdfast.simulator.proof.plot_strokes import Scale, thinned
+from holdfast.simulator.proof.processes import Process
+from holdfast.simulator.proof.run import Sample
 
 
 def simulate(*arguments: str) -> Result:
@@ -25,16 +25,16 @@ def simulate(*arguments: str) -> Result:
 def test_a_seed_as_json_is_one_object_of_counts() -> None:
     result = simulate("--seed", "3", "--json")
     assert result.exit_code == 0
-    told = json.loads(result.stdout)
-    assert told["seeds"] == 1
-    assert told["virtual_days"] == 0.25
-    assert told["port_calls"] > 1000
-    assert told["webhooks"] > told["github_jobs"] > 5
-    assert told["faults"] == sum(told["faults_by_kind"].values()) > 0
-    assert told["violations"] == 0
+    counts = json.loads(result.stdout)
+    assert counts["seeds"] == 1
+    assert counts["virtual_days"] == 0.25
+    assert counts["port_calls"] > 1000
+    assert counts["webhooks"] > counts["github_jobs"] > 5
+    assert counts["faults"] == sum(counts["faults_by_kind"].values()) > 0
+    assert counts["violations"] == 0
 
 
-def test_a_seed_tells_of_both_halves() -> None:
+def test_the_summary_of_a_seed_covers_cluster_and_jobs() -> None:
     result = simulate("--seed", "3", "--story")
     assert result.exit_code == 0, result.output
     assert re.search(r"seed 3: \d+ workers in .*; \d+ jobs of \d+ runs at GitHub, \d+ webhooks;", result.stdout)
@@ -42,7 +42,7 @@ def test_a_seed_tells_of_both_halves() -> None:
         assert words in result.stdout
 
 
-def test_a_scenario_of_jobs_tells_of_no_workers() -> None:
+def test_the_summary_of_a_jobs_scenario_mentions_no_workers() -> None:
     result = simulate("--scenario", "gated-job", "--story")
     assert result.exit_code == 0, result.output
     assert "status → approved" in result.stdout
@@ -55,7 +55,7 @@ def test_several_seeds_are_searched_by_several_processes() -> None:
     assert json.loads(result.stdout)["seeds"] == 4
 
 
-def test_days_say_how_long_a_seed_is() -> None:
+def test_days_sets_the_length_of_a_seed() -> None:
     result = simulate("--seed", "3", "--days", "0.125", "--faults", "none", "--json")
     assert json.loads(result.stdout)["virtual_days"] == 0.125
 
@@ -64,13 +64,13 @@ def test_a_plot_is_an_svg_of_the_whole_run(tmp_path: Path) -> None:
     file = tmp_path / "run.svg"
     result = simulate("--seed", "3", "--plot", str(file), "--json")
     assert result.exit_code == 0
-    assert result.stderr == f"drawn: {file}\n"
+    assert result.stderr == f"plot written to {file}\n"
     assert json.loads(result.stdout)["plot"] == str(file)
     picture = ElementTree.fromstring(file.read_text())  # noqa: S314 -- our own
     words = " ".join(text for text in picture.itertext())
     panels = (
         "workers, number",
-        "waiting pods, number",
+        "pending pods, number",
         "CPU of the workers, %",
         "cost, US cents an hour",
         "jobs at GitHub",
@@ -81,7 +81,7 @@ def test_a_plot_is_an_svg_of_the_whole_run(tmp_path: Path) -> None:
         assert word in words
 
 
-def test_a_plot_of_jobs_alone_has_no_curves_of_a_cluster(tmp_path: Path) -> None:
+def test_a_plot_of_a_jobs_scenario_has_no_cluster_curves(tmp_path: Path) -> None:
     file = tmp_path / "run.svg"
     assert simulate("--scenario", "plain-job", "--plot", str(file)).exit_code == 0
     words = " ".join(ElementTree.fromstring(file.read_text()).itertext())  # noqa: S314 -- our own
@@ -107,16 +107,16 @@ def test_an_axis_has_room_for_its_curve_and_a_few_round_marks(
     scale = Scale.of(value, whole=whole)
     assert scale.most == pytest.approx(most)
     assert scale.step == pytest.approx(step)
-    assert 2 <= len(scale.marks()) <= 6
+    assert 2 <= len(scale.steps()) <= 6
 
 
 def test_a_long_run_is_drawn_with_fewer_points_and_keeps_its_peaks_and_faults() -> None:
     samples = [Sample(number * 60, 2, 0, 9 if number == 777 else 0, 0.5, 0, faults=()) for number in range(2000)]
-    samples[778].faults = (Kind.LOST,)
+    samples[778].faults = (FaultKind.LOST,)
     drawn = thinned(samples)
     assert len(drawn) == 1000
     assert max(sample.pending for sample in drawn) == 9
-    assert [sample.faults for sample in drawn if sample.faults] == [(Kind.LOST,)]
+    assert [sample.faults for sample in drawn if sample.faults] == [(FaultKind.LOST,)]
 
 
 def test_a_plot_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -159,29 +159,29 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     ],
     ids=" ".join,
 )
-def test_an_option_that_would_not_count_is_refused(arguments: tuple[str, ...], named: str) -> None:
+def test_an_option_without_effect_is_refused(arguments: tuple[str, ...], named: str) -> None:
     result = simulate(*arguments)
     assert result.exit_code == 2
     assert named in result.stderr
     assert result.stdout == ""
 
 
-def test_only_names_faults_that_the_run_has() -> None:
+def test_only_selects_faults_of_the_run() -> None:
     names = json.loads(simulate("--seed", "3", "--json").stdout)["fault_names"]
     alone = json.loads(simulate("--seed", "3", "--only", names[0], "--json").stdout)
     assert alone["fault_names"] == names[:1]
     wrong = simulate("--seed", "3", "--only", f"{names[0]},tick-1@9999:lost", "--json")
     assert wrong.exit_code == 2
     assert wrong.stdout == ""
-    assert "no such fault in this run: tick-1@9999:lost;" in wrong.stderr
+    assert "unknown fault in this run: tick-1@9999:lost;" in wrong.stderr
     assert names[0] not in wrong.stderr.partition(";")[0]
 
 
 def test_only_none_is_the_same_world_without_a_fault() -> None:
-    told = simulate("--seed", "3", "--only", "none")
-    assert told.exit_code == 0
-    assert "; 0 faults" in told.stdout
-    assert Question(3).command([]) == "holdfast simulate --seed 3 --faults wild --only none"
+    result = simulate("--seed", "3", "--only", "none")
+    assert result.exit_code == 0
+    assert "; 0 faults" in result.stdout
+    assert RunRequest(3).command([]) == "holdfast simulate --seed 3 --faults wild --only none"
 
 
 def test_the_scenarios_are_listed() -> None:
@@ -192,29 +192,29 @@ def test_the_scenarios_are_listed() -> None:
 
 class TwiceKilled(Checker):
     name = "TwiceKilled"
-    says = "nobody is killed in this world"
+    says = "no process is killed in this world"
 
     def ended(self, by: Process, error: BaseException | None) -> None:
         if type(error).__name__ == "Killed":
             self.fail(by, "it was killed")
 
 
-def test_a_violation_tells_the_invariant_the_seed_the_faults_needed_and_last_the_command(
+def test_a_violation_prints_the_invariant_the_seed_the_needed_faults_and_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An invariant that any kill breaks: one fault is needed, and the command with it breaks it again."""
+    """An invariant that any kill violates: one fault is needed, and the printed command reproduces the violation."""
     every = sys.modules["holdfast.simulator.checkers"].EVERY
     monkeypatch.setattr("holdfast.simulator.checkers.EVERY", (*every, TwiceKilled))
     monkeypatch.setattr(
-        "holdfast.simulator.run.Run.__init__.__kwdefaults__", {**kwdefaults(), "checkers": (TwiceKilled,)}
+        "holdfast.simulator.proof.run.Run.__init__.__kwdefaults__", {**kwdefaults(), "checkers": (TwiceKilled,)}
     )
     result = simulate("--seed", "17", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["violations"] == 1
     lines = result.stderr.strip().splitlines()
-    assert lines[0].startswith("TwiceKilled does not hold: nobody is killed")
-    assert "faults that are needed (1 of" in result.stderr
-    assert lines[-2] == "to see it again:"
+    assert lines[0].startswith("TwiceKilled violated: no process is killed")
+    assert "faults needed (1 of" in result.stderr
+    assert lines[-2] == "to reproduce:"
     words = lines[-1].split()
     assert words[:2] == ["holdfast", "simulate"]
     again = simulate(*words[2:])
@@ -223,6 +223,6 @@ def test_a_violation_tells_the_invariant_the_seed_the_faults_needed_and_last_the
 
 
 def kwdefaults() -> dict[str, object]:
-    from holdfast.simulator.run import Run
+    from holdfast.simulator.proof.run import Run
 
     return dict(Run.__init__.__kwdefaults__ or {})

@@ -1,32 +1,30 @@
-"""Spot interruptions and rebalance hints: independent of scaling, and safe beside it."""
+"""Spot interruptions and rebalance hints: independent of scaling, and safe during it."""
 
 import pytest
 
-from holdfast.cluster.lease import acquire
-from holdfast.cluster.ledger import Ledger
-from holdfast.cluster.pause import Pause, end_pause, set_pause
 from holdfast.cluster.policy import Policy, Rebalance
 from holdfast.cluster.seen import INSTANCE_LABEL, SPOT_ANNOTATION, UNVERIFIED_TAINT
-from holdfast.cluster.spot import Replacement, SpotKind, read_notice
-from holdfast.cluster.spot_act import note, notice_key
+from holdfast.cluster.spot.notice import Replacement, SpotKind, notice_key, read_notice, store_notice
+from holdfast.cluster.state import cluster_ledger
+from holdfast.control.lease import acquire
+from holdfast.control.pause import Pause, end_pause, set_pause
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.ports.kube import Taint
 from holdfast.ports.machines import Machine
 from holdfast.ports.store import Key
 from holdfast.ports.store.tables import STATE
-from holdfast.simulator.gate import Gate, Moment, PortCall
-from holdfast.simulator.k3s import Workload
-from holdfast.simulator.world import ZONES
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import TAGS, Stage
+from holdfast.simulator.world.k3s import Workload
+from holdfast.simulator.world.world import ZONES
+from tests.call_gate import CallGate, CallPoint, PortCall
+from tests.simulation.harness import TAGS, Stage, StageMaker
 
 CLUSTER = ClusterId("cluster")
 
 
 def interrupt(stage: Stage, machine: Machine) -> None:
-    """EC2 gives notice, and the event is handled: noted, then a tick at once."""
+    """EC2 sends an interruption notice; it is stored and handled by a tick at once."""
     stage.world.ec2.interrupt(machine.id)
-    note(stage.store, CLUSTER, machine.id, SpotKind.INTERRUPTION, stage.clock.now())
+    store_notice(stage.store, CLUSTER, machine.id, SpotKind.INTERRUPTION, stage.clock.now())
     stage.tick(seconds=1)
 
 
@@ -35,7 +33,7 @@ def open_notices(stage: Stage) -> frozenset[str]:
     return frozenset(item.get("open", ()))
 
 
-def test_an_interrupted_machine_is_drained_and_replaced_before_it_goes(stage_of: StageMaker) -> None:
+def test_an_interrupted_machine_is_drained_and_replaced_before_it_is_gone(stage_of: StageMaker) -> None:
     stage = stage_of(workers=3)
     stage.world.k3s.run(Workload("web", 24))
     stage.tick()
@@ -53,7 +51,7 @@ def test_an_interrupted_machine_is_drained_and_replaced_before_it_goes(stage_of:
     assert len(stage.alive) == 3
     assert victim.id not in {machine.id for machine in stage.alive}
     assert all(pod.node for pod in stage.world.k3s.pods())
-    assert stage.state.last_scale.epoch_ms == 0, "it is no scaling: no cooldown"
+    assert stage.state.last_scale.epoch_ms == 0, "a replacement starts no cooldown"
 
 
 def test_the_same_notice_twice_replaces_once(stage_of: StageMaker) -> None:
@@ -61,16 +59,16 @@ def test_the_same_notice_twice_replaces_once(stage_of: StageMaker) -> None:
     stage.tick()
     victim = stage.alive[0]
     interrupt(stage, victim)
-    assert note(stage.store, CLUSTER, victim.id, SpotKind.INTERRUPTION, stage.clock.now()) is False
-    assert note(stage.store, CLUSTER, victim.id, SpotKind.REBALANCE, stage.clock.now()) is False
+    assert store_notice(stage.store, CLUSTER, victim.id, SpotKind.INTERRUPTION, stage.clock.now()) is False
+    assert store_notice(stage.store, CLUSTER, victim.id, SpotKind.REBALANCE, stage.clock.now()) is False
     stage.tick(seconds=1)
     stage.tick_until(lambda: not open_notices(stage))
     assert len(stage.world.ec2.launches) == 4
     assert len(stage.alive) == 3
 
 
-def test_a_notice_is_closed_though_ec2_forgot_the_machine_before_its_replacement_came(stage_of: StageMaker) -> None:
-    """Found by seed 10310, where no zone had anything for so long. EC2 lists what ended for an hour."""
+def test_a_notice_is_closed_though_ec2_forgot_the_machine_before_its_replacement_joined(stage_of: StageMaker) -> None:
+    """Found by seed 10310, where no zone had capacity for so long. EC2 lists terminated machines for an hour."""
     stage = stage_of(workers=3)
     stage.tick()
     pause = Pause("ann", stage.clock.now(), "")
@@ -83,11 +81,11 @@ def test_a_notice_is_closed_though_ec2_forgot_the_machine_before_its_replacement
     assert end_pause(stage.store, CLUSTER, pause, "ann", stage.clock.now()).is_done
     ticked = stage.tick_until(lambda: not open_notices(stage))
     assert len(stage.alive) == 3
-    assert [alarm for one in ticked for alarm in one.alarms] == [], "nobody is called for what EC2 forgot"
+    assert [alarm for one in ticked for alarm in one.notifications] == [], "a machine that EC2 forgot raises no alarm"
 
 
-def test_at_the_maximum_there_is_no_replacement_beyond_it(stage_of: StageMaker) -> None:
-    """The machine that leaves is not counted, so there is room for exactly one."""
+def test_a_replacement_never_exceeds_the_maximum(stage_of: StageMaker) -> None:
+    """The leaving machine is not counted, so there is room for exactly one."""
     stage = stage_of(workers=3, policy=Policy(max_workers=3))
     stage.tick()
     first, second = stage.alive[:2]
@@ -97,8 +95,8 @@ def test_at_the_maximum_there_is_no_replacement_beyond_it(stage_of: StageMaker) 
     assert len(stage.alive) == 3
 
 
-def test_a_pod_that_a_budget_holds_stays_until_ec2_takes_the_machine(stage_of: StageMaker) -> None:
-    """It is not terminated by us: EC2 does, at the end of the two minutes."""
+def test_a_pod_held_by_a_budget_stays_until_ec2_takes_the_machine(stage_of: StageMaker) -> None:
+    """We do not terminate the machine: EC2 does, at the end of the two minutes."""
     stage = stage_of(workers=3)
     stage.world.k3s.run(Workload("db", 3, max_unavailable=0))
     stage.tick()
@@ -111,14 +109,14 @@ def test_a_pod_that_a_budget_holds_stays_until_ec2_takes_the_machine(stage_of: S
     assert victim.id not in {machine.id for machine in stage.alive}
 
 
-def test_an_interruption_during_a_scale_down_touches_nothing_of_it(stage_of: StageMaker) -> None:
+def test_an_interruption_during_a_scale_down_leaves_the_scale_down_alone(stage_of: StageMaker) -> None:
     stage = stage_of(workers=5)
     stage.world.k3s.run(Workload("web", 4, max_unavailable=1))
     stage.tick_until(lambda: stage.state.down is not None)
     target = stage.state.down.targets[0] if stage.state.down else InstanceId("")
     victim = next(machine for machine in stage.alive if machine.id == target)
     before = {name: value for name, value in stage.item.items() if name.startswith("scaleDown")}
-    note(stage.store, CLUSTER, victim.id, SpotKind.INTERRUPTION, stage.clock.now())
+    store_notice(stage.store, CLUSTER, victim.id, SpotKind.INTERRUPTION, stage.clock.now())
     assert {name: value for name, value in stage.item.items() if name.startswith("scaleDown")} == before
     stage.world.ec2.interrupt(victim.id)
     stage.tick_until(lambda: not open_notices(stage) and not stage.state.is_acting)
@@ -128,12 +126,12 @@ def test_an_interruption_during_a_scale_down_touches_nothing_of_it(stage_of: Sta
 
 @pytest.mark.parametrize("how", [Rebalance.PREFER, Rebalance.REPLACE])
 def test_a_hint_never_terminates_by_itself(stage_of: StageMaker, how: Rebalance) -> None:
-    """With `prefer` nothing happens but a preference; with `replace` only after the replacement is in service."""
+    """With `prefer` it is only a preferred target; with `replace` it goes after its replacement is in service."""
     stage = stage_of(workers=3, policy=Policy(rebalance=how))
     stage.world.k3s.run(Workload("web", 15))
     stage.tick()
     hinted = stage.alive[0]
-    note(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now())
+    store_notice(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now())
     for _ in range(90):
         stage.tick()
         if hinted.id not in {machine.id for machine in stage.alive}:
@@ -150,21 +148,21 @@ def test_the_hinted_machine_is_the_first_to_leave(stage_of: StageMaker) -> None:
     stage = stage_of(workers=5)
     stage.tick()
     hinted = stage.alive[3]
-    stage.clock.after(500, lambda: note(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now()))
+    stage.clock.after(500, lambda: store_notice(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now()))
     stage.tick_until(lambda: stage.state.down is not None)
     assert stage.state.down is not None
     assert stage.state.down.targets == (hinted.id,)
 
 
-def test_a_hinted_machine_that_cannot_be_emptied_counts_for_the_maximum(
+def test_a_hinted_machine_that_cannot_be_drained_counts_towards_the_maximum(
     stage_of: StageMaker,
 ) -> None:
-    """A budget holds its pod. What is launched meanwhile would be too many when it works on."""
+    """A budget holds its pod. Machines launched meanwhile would exceed the maximum when it stays."""
     stage = stage_of(workers=3, policy=Policy(rebalance=Rebalance.REPLACE, max_workers=4))
     stage.world.k3s.run(Workload("db", 3, max_unavailable=0))
     stage.tick()
     hinted = stage.alive[0]
-    note(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now())
+    store_notice(stage.store, CLUSTER, hinted.id, SpotKind.REBALANCE, stage.clock.now())
     stage.tick_until(lambda: any(node.is_unschedulable for node in stage.world.k3s.nodes()))
     stage.world.k3s.run(Workload("web", 60))
     held_back = 0
@@ -178,14 +176,14 @@ def test_a_hinted_machine_that_cannot_be_emptied_counts_for_the_maximum(
 
 
 def test_hints_are_acted_on_one_after_the_other(stage_of: StageMaker) -> None:
-    """A wave of hints must not turn the whole cluster over at once."""
+    """A wave of hints must not replace the whole cluster at once."""
     stage = stage_of(workers=0, policy=Policy(rebalance=Rebalance.REPLACE, min_workers=6, max_workers=20))
     for number in range(6):
         stage.world.add_worker(ZONES[number % 3], TAGS, "spot")
     stage.clock.sleep(60)
     hinted = [machine.id for machine in stage.alive]
     for instance in hinted:
-        note(stage.store, CLUSTER, instance, SpotKind.REBALANCE, stage.clock.now())
+        store_notice(stage.store, CLUSTER, instance, SpotKind.REBALANCE, stage.clock.now())
     for _ in range(60):
         stage.tick()
         assert len(stage.alive) <= 7
@@ -196,15 +194,15 @@ def test_hints_are_acted_on_one_after_the_other(stage_of: StageMaker) -> None:
 
 
 @pytest.mark.parametrize("kind", [SpotKind.REBALANCE, SpotKind.INTERRUPTION])
-def test_while_paused_nothing_is_launched_for_what_leaves(kind: SpotKind) -> None:
-    """An interruption is drained all the same: EC2 does not ask. Its replacement comes when the pause is over."""
+def test_while_paused_no_replacement_is_launched(kind: SpotKind) -> None:
+    """An interrupted machine is still drained, for EC2 does not wait. Its replacement is launched after the pause."""
     stage = Stage(workers=0, policy=Policy(rebalance=Rebalance.REPLACE))
     for zone in ZONES:
         stage.world.add_worker(zone, TAGS, "spot")
     stage.tick()
     pause = Pause("ann", stage.clock.now(), "")
     set_pause(stage.store, CLUSTER, pause)
-    note(stage.store, CLUSTER, stage.alive[0].id, kind, stage.clock.now())
+    store_notice(stage.store, CLUSTER, stage.alive[0].id, kind, stage.clock.now())
     before = len(stage.world.ec2.launches)
     for _ in range(5):
         stage.tick()
@@ -214,21 +212,21 @@ def test_while_paused_nothing_is_launched_for_what_leaves(kind: SpotKind) -> Non
     assert len(stage.world.ec2.launches) == before + 1
 
 
-def test_what_was_urgent_is_told_when_another_holds_the_lease() -> None:
+def test_urgent_steps_are_reported_while_another_process_holds_the_lease() -> None:
     stage = Stage(workers=0)
     for zone in ZONES:
         stage.world.add_worker(zone, TAGS, "spot")
     stage.tick()
-    acquire(Ledger(stage.store, CLUSTER), "another", stage.clock.now())
-    note(stage.store, CLUSTER, stage.alive[0].id, SpotKind.INTERRUPTION, stage.clock.now())
+    acquire(cluster_ledger(stage.store, CLUSTER), "another", stage.clock.now())
+    store_notice(stage.store, CLUSTER, stage.alive[0].id, SpotKind.INTERRUPTION, stage.clock.now())
     ticked = stage.tick(seconds=5)
     assert ticked is not None
     assert [step.kind for step in ticked.done] == ["cordon_interrupted"]
     assert "lease held by another" in str(ticked.stopped)
 
 
-def test_a_replacement_that_is_given_up_is_never_accepted_by_another() -> None:
-    """One that pauses before it terminates, while the machine joins and another process ticks."""
+def test_a_replacement_that_is_given_up_is_never_accepted_by_another_process() -> None:
+    """A process pauses before it terminates the replacement; meanwhile the machine joins and another process ticks."""
     stage = Stage(workers=3, policy=Policy(join_timeout_seconds=120))
     stage.tick()
     stage.world.joins = False
@@ -239,8 +237,8 @@ def test_a_replacement_that_is_given_up_is_never_accepted_by_another() -> None:
         stage.tick(seconds=50)
     paused: list[None] = []
 
-    def hook(call: PortCall, moment: Moment) -> None:
-        if (call.port, call.method, moment) != ("machines", "terminate", Moment.BEFORE) or paused:
+    def hook(call: PortCall, moment: CallPoint) -> None:
+        if (call.port, call.method, moment) != ("machines", "terminate", CallPoint.BEFORE) or paused:
             return
         paused.append(None)
         if stage.world.k3s.node(new.id) is None:
@@ -249,7 +247,7 @@ def test_a_replacement_that_is_given_up_is_never_accepted_by_another() -> None:
         for _ in range(3):
             stage.tick(seconds=60)
 
-    stage.tick(seconds=60, gate=Gate(hook))
+    stage.tick(seconds=60, gate=CallGate(hook))
     assert paused
     notice = read_notice(stage.store.get(STATE, notice_key(victim.id)) or {})
     assert notice.replacement is not Replacement.ACCEPTED

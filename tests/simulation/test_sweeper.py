@@ -1,4 +1,4 @@
-"""What belongs to nobody is cleared away, and nothing else is."""
+"""The sweeper removes leftovers, and nothing else."""
 
 from msgspec.structs import replace
 
@@ -6,8 +6,7 @@ from holdfast.cluster.seen import ACTION_TAG, ATTEMPT_TAG, SEQUENCE_TAG, SLOT_TA
 from holdfast.ports.machines import LaunchOrder, Market
 from holdfast.ports.store import Key, attr
 from holdfast.ports.store.tables import STATE
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import TAGS, Stage
+from tests.simulation.harness import TAGS, Stage, StageMaker
 
 
 def launch(stage: Stage, token: str, **tags: str) -> str:
@@ -22,7 +21,7 @@ def ids(stage: Stage) -> set[str]:
 
 
 def test_a_machine_that_a_dead_process_launched_late_is_collected(stage_of: StageMaker) -> None:
-    """Its action is over: its number is not higher than the one that is stored."""
+    """Its action is over: its sequence number is not higher than the stored one."""
     stage = stage_of()
     stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(7))
     tags = {ACTION_TAG: "old", SEQUENCE_TAG: "7", SLOT_TAG: "0", ATTEMPT_TAG: "0"}
@@ -33,8 +32,8 @@ def test_a_machine_that_a_dead_process_launched_late_is_collected(stage_of: Stag
     assert len(stage.alive) == 2
 
 
-def test_a_machine_of_an_action_that_is_newer_than_what_was_read_is_left_alone(stage_of: StageMaker) -> None:
-    """However long a process paused after reading the state: its successor's machines are not orphans."""
+def test_a_machine_of_an_action_newer_than_the_state_that_was_read_is_left_alone(stage_of: StageMaker) -> None:
+    """However long a process pauses after reading the state, its successor's machines are not orphans."""
     stage = stage_of()
     tags = {ACTION_TAG: "next", SEQUENCE_TAG: "1", SLOT_TAG: "0", ATTEMPT_TAG: "0"}
     machine = launch(stage, "successor", **tags)
@@ -44,11 +43,14 @@ def test_a_machine_of_an_action_that_is_newer_than_what_was_read_is_left_alone(s
 
 
 def test_an_accepted_worker_is_never_collected(stage_of: StageMaker) -> None:
+    """Not even one whose tags name an action that is over; without the taint it may run pods."""
     stage = stage_of()
     stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(9))
-    for _ in range(40):
-        stage.tick()
-    assert len(stage.alive) == 2
+    tags = {ACTION_TAG: "old", SEQUENCE_TAG: "7", SLOT_TAG: "0", ATTEMPT_TAG: "0"}
+    worker = stage.world.add_worker("eu-west-1b", {**TAGS, **tags})
+    ticked = [stage.tick() for _ in range(20)]
+    assert worker.id in ids(stage)
+    assert "collect_machine" not in [step.kind for one in ticked if one is not None for step in one.done]
 
 
 def test_nothing_is_collected_while_kubernetes_does_not_answer(stage_of: StageMaker) -> None:
@@ -56,12 +58,12 @@ def test_nothing_is_collected_while_kubernetes_does_not_answer(stage_of: StageMa
     stage.store.update(STATE, Key("cluster"), attr("actionSeq").set_to(7))
     orphan = launch(stage, "zombie", **{ACTION_TAG: "old", SEQUENCE_TAG: "7"})
     stage.world.k3s.is_away = True
-    for _ in range(30):
-        stage.tick()
+    stage.world.prometheus.is_away = True
+    assert None not in [stage.tick() for _ in range(30)], "each tick observes and decides"
     assert orphan in ids(stage)
 
 
-def test_the_node_of_a_machine_that_ended_is_removed_with_its_secret(stage_of: StageMaker) -> None:
+def test_the_node_of_a_terminated_machine_is_removed_with_its_secret(stage_of: StageMaker) -> None:
     """K3s would keep it for ever, and refuse another node of that name."""
     stage = stage_of(workers=4)
     victim = stage.alive[0]
@@ -75,7 +77,7 @@ def test_the_node_of_a_machine_that_ended_is_removed_with_its_secret(stage_of: S
 
 
 def test_a_node_that_is_not_ours_is_never_removed(stage_of: StageMaker) -> None:
-    """The servers of the cluster have no machine of ours, and may be NotReady as well."""
+    """The servers of the cluster are not on our machines, and may be NotReady too."""
     stage = stage_of()
     stage.world.k3s.join("server-1", "none", "10.9.9.9", {})  # type: ignore[arg-type]
     server = stage.world.k3s.node("server-1")

@@ -1,22 +1,21 @@
-"""The faults that were found in other K3s-on-EC2 autoscalers: one test each, in which ours behaves.
+"""Faults found in other K3s-on-EC2 autoscalers: one test each, which shows that Holdfast does not have it.
 
-Some are told elsewhere as well, in the words of a seed; here they are told as the fault. TLS that is not verified is
-the matter of `unit/test_kube_tls.py` and `unit/test_prometheus.py`; the CPU query, of `unit/test_prometheus_real.py`.
+Some also have tests elsewhere, in the words of a seed. Unverified TLS is in `unit/adapters/kube/test_tls.py` and
+`unit/adapters/prometheus/test_signals.py`; the CPU query in `unit/adapters/prometheus/test_real_prometheus.py`.
 """
 
 from collections.abc import Callable
 
 import pytest
 
-from holdfast.cluster.lease import LEASE_SECONDS
 from holdfast.cluster.policy import Policy, Rebalance
-from holdfast.cluster.spot import SpotKind
+from holdfast.cluster.spot.notice import SpotKind
+from holdfast.control.lease import LEASE_SECONDS
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.machines import MachineError
-from holdfast.simulator.gate import Killed
-from holdfast.simulator.k3s import Workload
-from tests.simulation.conftest import StageMaker
-from tests.simulation.harness import TAGS, Stage
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.k3s import Workload
+from tests.simulation.harness import TAGS, Stage, StageMaker
 from tests.simulation.hooks import after, before, raising
 from tests.simulation.scenarios import noted
 
@@ -39,8 +38,8 @@ def with_spot(stage: Stage, pods: int) -> InstanceId:
 # Scale-up
 
 
-def test_a_crash_between_launches_leaves_no_machine_that_nobody_owns(stage_of: StageMaker) -> None:
-    """Their ids are stored after all launches: a crash in between leaves machines that run, unknown, for ever."""
+def test_a_crash_between_launches_leaves_no_untracked_machine(stage_of: StageMaker) -> None:
+    """Others store the ids after all launches: a crash in between leaves untracked machines running for ever."""
     stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
     stage.gate = after("launch", raising(Killed()), times=1)
@@ -52,7 +51,7 @@ def test_a_crash_between_launches_leaves_no_machine_that_nobody_owns(stage_of: S
 
 
 def test_a_retry_does_not_launch_twice(stage_of: StageMaker) -> None:
-    """They send no ClientToken: each answer that is lost costs a machine."""
+    """Others send no ClientToken: each lost response costs a machine."""
     stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
     stage.gate = after("launch", raising(MachineError("RequestTimeout", "no answer")), times=3)
@@ -69,8 +68,8 @@ def test_machines_that_never_joined_are_not_left_running(stage_of: StageMaker) -
     assert len(stage.alive) == 2
 
 
-def test_a_node_that_exists_is_not_taken_for_one_that_is_ready(stage_of: StageMaker) -> None:
-    """Their join check asks whether the node exists."""
+def test_a_node_that_exists_does_not_count_as_ready(stage_of: StageMaker) -> None:
+    """The join check of others only asks whether the node exists."""
     stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
     stage.tick_until(lambda: stage.state.up is not None)
@@ -84,8 +83,8 @@ def test_a_node_that_exists_is_not_taken_for_one_that_is_ready(stage_of: StageMa
     assert stage.state.last_scale.epoch_ms == 0
 
 
-def test_after_a_finished_action_only_its_own_cooldown_holds_a_scale_up_back(stage_of: StageMaker) -> None:
-    """There, the longer scale-down cooldown also blocks scaling up."""
+def test_only_the_scale_up_cooldown_delays_a_scale_up(stage_of: StageMaker) -> None:
+    """In others, the longer scale-down cooldown also blocks scaling up."""
     stage = stage_of(policy=Policy(cooldown_down_seconds=7200))
     stage.world.k3s.run(Workload("web", 80))
     stage.tick_until(lambda: stage.state.last_scale.epoch_ms > 0)
@@ -94,11 +93,11 @@ def test_after_a_finished_action_only_its_own_cooldown_holds_a_scale_up_back(sta
     assert stage.clock.now().seconds_since(completed) <= 360
 
 
-# What is not known
+# Unknown readings and the maximum
 
 
-def test_prometheus_away_adds_no_machine_and_takes_none(stage_of: StageMaker) -> None:
-    """One reads the failure as zero and adds two nodes every run, without a cap; another takes it for idle."""
+def test_an_unavailable_prometheus_neither_adds_nor_removes_machines(stage_of: StageMaker) -> None:
+    """One reads the failure as zero and adds two nodes on every run, without a cap; another reads it as idle."""
     stage = stage_of(workers=4)
     stage.world.k3s.run(Workload("web", 60))
     stage.world.prometheus.is_away = True
@@ -112,8 +111,8 @@ def test_prometheus_away_adds_no_machine_and_takes_none(stage_of: StageMaker) ->
     assert stage.item["idleSinceEpoch"] == 0
 
 
-def test_at_the_maximum_nothing_crashes_and_it_comes_down_again(stage_of: StageMaker) -> None:
-    """One crashes at its maximum, at every run, and so never comes down."""
+def test_at_the_maximum_nothing_crashes_and_it_can_scale_down_again(stage_of: StageMaker) -> None:
+    """One crashes at its maximum on every run, and so never scales down."""
     stage = stage_of(workers=6, policy=Policy(max_workers=6))
     stage.world.k3s.run(Workload("web", 200))
     for _ in range(20):
@@ -127,9 +126,7 @@ def test_at_the_maximum_nothing_crashes_and_it_comes_down_again(stage_of: StageM
 
 
 @pytest.mark.parametrize("limit", ["drain", "action"])
-def test_no_node_stays_cordoned_after_a_drain_that_failed_or_an_action_that_was_cleared(
-    stage_of: StageMaker, limit: str
-) -> None:
+def test_no_node_stays_cordoned_after_a_failed_drain_or_a_cleared_action(stage_of: StageMaker, limit: str) -> None:
     policy = Policy(drain_seconds=300 if limit == "drain" else 9000, idle_down_seconds=1200)
     stage = stage_of(workers=4, policy=policy)
     stage.world.k3s.run(Workload("db", 4, max_unavailable=0))
@@ -140,19 +137,19 @@ def test_no_node_stays_cordoned_after_a_drain_that_failed_or_an_action_that_was_
     assert len(stage.alive) == 4
 
 
-def test_a_budget_that_says_not_now_does_not_abort_the_drain(stage_of: StageMaker) -> None:
-    """There the first 429 aborts the whole drain. Here one of three pods may be away at a time, and all move."""
+def test_a_refused_eviction_does_not_abort_the_drain(stage_of: StageMaker) -> None:
+    """In others the first 429 aborts the whole drain. Here one of three pods may be down at a time, and all move."""
     stage = stage_of(workers=4)
     stage.world.k3s.run(Workload("db", 8, max_unavailable=1))
     ticked = stage.tick_until(lambda: len(stage.alive) == 3, most=40)
-    assert any("stays on" in told for one in ticked for told in one.told), "a budget did say: not now"
+    assert any("stays on" in report for one in ticked for report in one.reports), "a budget did refuse an eviction"
     assert sum(1 for pod in stage.world.k3s.pods() if pod.node) == 8
 
 
-def test_the_lock_is_shorter_than_a_drain_renewed_fenced_and_given_back_by_its_owner_alone(
+def test_the_lock_is_shorter_than_a_drain_renewed_fenced_and_released_only_by_its_owner(
     stage_of: StageMaker,
 ) -> None:
-    """There its TTL is the drain's own limit, nobody renews it, and anybody's release removes it."""
+    """In others its TTL is the drain's own limit, it is never renewed, and any process can release it."""
     assert Policy().drain_seconds > LEASE_SECONDS
     stage = stage_of(workers=5)
     stage.world.k3s.run(Workload("web", 10))
@@ -160,7 +157,7 @@ def test_the_lock_is_shorter_than_a_drain_renewed_fenced_and_given_back_by_its_o
     fences: list[int] = []
 
     def paused() -> None:
-        """The process sleeps through its lease, and another one takes over and finishes its work."""
+        """The process sleeps past the end of its lease, and another one takes over and finishes its work."""
         if fences:
             return
         fences.append(stage.state.fence)
@@ -171,7 +168,7 @@ def test_the_lock_is_shorter_than_a_drain_renewed_fenced_and_given_back_by_its_o
         fences.append(stage.state.fence)
 
     stage.tick(gate=before("evict", paused))
-    assert fences[1] > fences[0], "another one has acted"
+    assert fences[1] > fences[0], "another process has acted"
     assert stage.state.fence >= fences[1]
     stage.tick_until(lambda: not stage.state.is_acting)
     assert stage.item["lockOwner"] == ""
@@ -183,7 +180,7 @@ def test_the_lock_is_shorter_than_a_drain_renewed_fenced_and_given_back_by_its_o
 
 
 @pytest.mark.parametrize("rebalance", list(Rebalance))
-def test_a_rebalance_hint_never_takes_a_healthy_node_without_a_replacement(
+def test_a_rebalance_hint_never_removes_a_healthy_node_without_a_replacement(
     stage_of: StageMaker, rebalance: Rebalance
 ) -> None:
     stage = stage_of(workers=3, policy=Policy(rebalance=rebalance))
@@ -196,7 +193,7 @@ def test_a_rebalance_hint_never_takes_a_healthy_node_without_a_replacement(
     assert (hinted in ids(stage)) is (rebalance is not Rebalance.REPLACE)
 
 
-def test_the_replacement_is_launched_before_the_machine_goes(stage_of: StageMaker) -> None:
+def test_the_replacement_is_launched_before_the_machine_is_gone(stage_of: StageMaker) -> None:
     stage = stage_of(workers=3)
     taken = with_spot(stage, 20)
     noted(stage, taken, SpotKind.INTERRUPTION)
@@ -205,8 +202,8 @@ def test_the_replacement_is_launched_before_the_machine_goes(stage_of: StageMake
     assert len(stage.alive) == 5
 
 
-def test_the_replacement_keeps_to_the_maximum(stage_of: StageMaker) -> None:
-    """The place of the one that leaves is free for it, and no more than that: also in the midst of a scale-up."""
+def test_replacements_stay_within_the_maximum(stage_of: StageMaker) -> None:
+    """It gets the place of the leaving machine, and no more than that, also during a scale-up."""
     stage = stage_of(workers=3, policy=Policy(max_workers=6))
     taken = with_spot(stage, 60)
     stage.tick_until(lambda: stage.state.up is not None)
@@ -218,7 +215,7 @@ def test_the_replacement_keeps_to_the_maximum(stage_of: StageMaker) -> None:
     assert most == 6
 
 
-def test_the_replacement_is_checked_for_joining_and_does_not_run_on_if_it_does_not(stage_of: StageMaker) -> None:
+def test_a_replacement_that_does_not_join_is_terminated(stage_of: StageMaker) -> None:
     stage = stage_of(workers=3)
     taken = with_spot(stage, 20)
     stage.world.joins = False
@@ -229,7 +226,7 @@ def test_the_replacement_is_checked_for_joining_and_does_not_run_on_if_it_does_n
     assert replacement not in ids(stage)
 
 
-# The facts that ours is built on
+# Facts that Holdfast relies on
 
 
 @pytest.mark.parametrize("how", ["unlisted", "unlisted and killed"])
@@ -245,7 +242,7 @@ def test_a_machine_that_is_not_listed_yet_is_not_launched_again_and_not_given_up
     assert len(stage.alive) == 4
 
 
-def test_when_prometheus_is_away_waiting_pods_are_read_from_kubernetes(stage_of: StageMaker) -> None:
+def test_without_prometheus_pending_pods_are_read_from_kubernetes(stage_of: StageMaker) -> None:
     stage = stage_of()
     stage.world.k3s.run(Workload("web", 35))
     stage.world.prometheus.is_away = True

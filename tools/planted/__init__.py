@@ -3,8 +3,9 @@
 from typing import Final
 
 from tools.planted.cluster import CLUSTER
+from tools.planted.found import FOUND
 from tools.planted.jobs import JOBS
 from tools.planted.mutant import Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
-MUTANTS: Final[tuple[Mutant, ...]] = CLUSTER + JOBS
+MUTANTS: Final[tuple[Mutant, ...]] = CLUSTER + JOBS + FOUND

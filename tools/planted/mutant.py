@@ -1,4 +1,4 @@
-"""A mistake to plant: a change of the production code's text that somebody might make, or once made."""
+"""A mistake to plant: a change of the production code's text that an engineer might make, or once made."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ class Mutant:
     module: str
     old: str
     new: str
-    # Scenarios, crash:SCENARIO (killed at each of its calls), sleep:SCENARIO (asleep at each), seed:NUMBER; + between.
+    # Scenarios, crash:SCENARIO (killed at each of its calls), sleep:SCENARIO (asleep at each), seed:NUMBER,
+    # script:NAME (of scripts.py); + between.
     where: str = ""
     says: str = ""

@@ -1,1 +1,1 @@
-"""The only code that knows boto3, HTTP or SQL."""
+"""The only code that uses boto3, HTTP or SQL."""

@@ -1,7 +1,7 @@
-"""The store's meaning, once, for the backends that live in this process: memory and SQLite.
+"""The store's semantics for the backends in this process: memory and SQLite.
 
-They differ only in how rows are kept (`Rows`). Conditions, updates, pages, expiry and cost are the same lines for
-both, so that a laptop behaves as DynamoDB does; the contract tests hold all three together.
+They differ only in how rows are kept (`Rows`). Conditions, updates, pages, expiry and cost are shared, so that a laptop
+behaves like DynamoDB; the contract tests compare all three.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -42,32 +42,32 @@ T = TypeVar("T")
 
 
 class Transaction(Protocol):
-    """Reads and writes that take place together, seen by nobody before they are durable."""
+    """Reads and writes of one transaction, visible to others only once they are durable."""
 
     def read(self, table: Table, key: Key) -> Item | None: ...
 
     def replace(self, table: Table, key: Key, old: Item | None, new: Item) -> None:
-        """Put `new` in the place of `old`, which is what `read` gave. One that is too large is refused first."""
+        """Replace `old`, as `read` returned it, by `new`. An item that is too large is refused."""
         ...
 
     def remove(self, table: Table, key: Key) -> None: ...
 
 
 class Rows(Protocol):
-    """Where the items are kept."""
+    """Storage of items."""
 
     def read(self, table: Table, key: Key) -> Item | None:
-        """The item as of the last transaction that was made durable; the caller may keep and change it."""
+        """The item as of the last durable transaction; the caller may keep and modify it."""
         ...
 
     def read_in_order(self, query: Query, after: dict[str, str] | None) -> Generator[Item]:
-        """The query's items in its order, whole, after the one with these keys; lazily, at most `query.limit`."""
+        """The query's whole items in order, after the one with these keys; lazily, at most `query.limit`."""
         ...
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` alone, make what it wrote durable, then return its result. If it raises, nothing was written.
+        """Run `work` in isolation, make its writes durable, and return its result. If it raises, nothing is written.
 
-        `work` may run on another thread, together with others' work in one commit, and more than once.
+        `work` may run on another thread, share a commit with other work, and run more than once.
         """
         ...
 
@@ -108,7 +108,7 @@ class EmbeddedStore:
         live = {key: item for key, item in found.items() if item is not None and not table.is_expired(item, now)}
         if len(found) == len(keys):
             return [live.get(key) for key in keys]
-        # A key that is named twice gets two items: each is the caller's own.
+        # A key that occurs twice gets two copies.
         return [copied(live[key]) if key in live else None for key in keys]
 
     def query(self, query: Query) -> Page:
@@ -180,7 +180,7 @@ class EmbeddedStore:
         keys = self._rows.expired_keys(table, now, most) if table.ttl else []
 
         def work(transaction: Transaction) -> int:
-            # Looked at again within the transaction: the item may have been given a longer life since.
+            # Check again within the transaction: the expiry may have been extended since.
             olds = [(key, transaction.read(table, key)) for key in keys]
             gone = [key for key, old in olds if old is not None and table.is_expired(old, now)]
             for key in gone:
@@ -214,7 +214,7 @@ class EmbeddedStore:
 
 
 def outcome(write: Write, key: Key, old: Item | None) -> Item | None:
-    """What the item becomes; None: it goes."""
+    """The item after the write; None if it is deleted."""
     match write:
         case PutItem():
             return write.item
@@ -227,14 +227,14 @@ def outcome(write: Write, key: Key, old: Item | None) -> Item | None:
 
 
 def check_item_size(item: Item, table: Table, key: Key, text: str | None = None) -> None:
-    """Refuse what DynamoDB would. `text` is the item as JSON, where it has been made already."""
-    # JSON is quickly made, and its characters are never less than a quarter of the size: most items need no counting.
+    """Refuse an item that DynamoDB would refuse. `text` is the item as JSON, if already encoded."""
+    # Encoding is fast, and the JSON has at least a quarter of the item's bytes: most items need no exact count.
     if 4 * len(_JSON.encode(item) if text is None else text) > ITEM_BYTES_MOST:
         check_size(item_bytes(item), item_name(table, key))
 
 
 def _sized(new: Item | None, write: Write, key: Key) -> Item | None:
-    """Looked at before the first of several is stored: none is, if one cannot be."""
+    """Check sizes before the first write of a transaction: it is all or nothing."""
     if new is not None:
         check_item_size(new, write.table, key)
     return new
@@ -259,6 +259,6 @@ def _transaction_conflict(
     first = failed.index(True)
     write, key = checked[first]
     message = f"{item_name(write.table, key)}: condition not met: {write.condition}; nothing was written"
-    # As DynamoDB does, only the items of the writes that were refused are told.
+    # Like DynamoDB, report only the items whose conditions failed.
     items = [old if refused else None for old, refused in zip(olds, failed, strict=True)]
     return WriteConflict(message, olds[first], items=items, failed=failed)

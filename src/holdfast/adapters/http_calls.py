@@ -1,8 +1,8 @@
-"""One HTTP request: sent once, TLS verified, no redirects, with bounds on time and on the size of the answer.
+"""HTTP requests: sent once, TLS verified, no redirects, with limits on time and on the size of the response.
 
-An address can be a secret (a webhook's is), and so can a header. Nothing here shows more of an address than its host,
-and nothing shows a header. That is why there is no connection pool: urllib3's logs each path at `debug`. Besides, a
-connection that was kept too long breaks at its next use, and what could have been known would be unknown.
+A URL can be a secret (a webhook's is), and so can a header. Messages contain only the host of a URL, and no headers.
+So there is no connection pool: urllib3's logs every path at `debug`. Besides, a connection that was kept too long
+breaks on its next use.
 """
 
 import http.client
@@ -30,13 +30,13 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class HttpFailed(Exception):
-    """No answer that can be used; the message is for people, and holds no secret."""
+    """No usable response; the message is for people, and contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
     connect_seconds: float = 2.0
-    whole_seconds: float = 10.0  # until the last byte of the answer
+    whole_seconds: float = 10.0  # until the last byte of the response
     body_bytes: int = 8 * 1024 * 1024
 
 
@@ -44,12 +44,12 @@ class HttpLimits:
 class HttpAnswer:
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Address:
-    """An address in parts; it shows itself without the last two."""
+class _Url:
+    """A parsed URL; its text leaves out path and query."""
 
     scheme: str
     host: str
@@ -68,8 +68,8 @@ class _Address:
     __repr__ = __str__
 
 
-class HttpPlace:
-    """Where requests go. `setting` is what gave the address: a wrong one is told by that name, and never shown."""
+class HttpEndpoint:
+    """A URL to send requests to. `setting` names the URL in errors, which never contain it."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class HttpPlace:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way can read what is sent."""
+        """Whether requests are encrypted, or stay on this host."""
         return self._tls is not None or self._address.host in _LOOPBACK
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class HttpPlace:
     __repr__ = __str__
 
     def path_of(self, address: str) -> str | None:
-        """What comes after our own address in this one; None if it is not below ours: another host, or another path."""
+        """The rest of a URL below this one; None if it is elsewhere: on another host, or at another path."""
         ours, found = self._address, _parts(address)
         base = ours.path.rstrip("/")
         if found is None or (found.scheme, found.host) != (ours.scheme, ours.host) or found.port_used != ours.port_used:
@@ -107,11 +107,11 @@ class HttpPlace:
         return found.path.removeprefix(base) + (f"?{found.query}" if found.query else "")
 
     def post(self, body: bytes, headers: Mapping[str, str], *, path: str = "") -> HttpAnswer:
-        """Send to the address, with `path` after its own, and read the whole answer, whatever its status."""
+        """Send a request to this URL followed by `path`, and read the whole response, whatever its status."""
         return self.send("POST", headers, path=path, body=body)
 
     def send(self, method: str, headers: Mapping[str, str], *, path: str = "", body: bytes | None = None) -> HttpAnswer:
-        """The same, by any method; a path with a query is for an address that has none."""
+        """The same with any method. A path with a query needs a base URL without one."""
         end_seconds = self._clock.monotonic_seconds() + self._limits.whole_seconds
         connection = self._connection()
         try:
@@ -120,7 +120,7 @@ class HttpPlace:
             connection.timeout = self._limits.whole_seconds
             target = f"{self._address.path.rstrip('/')}{path}" or "/"
             query = f"?{self._address.query}" if self._address.query else ""
-            # Not unpacked: a small answer must not grow to gigabytes in here. A packed one is not asked for, either.
+            # No decompression: a small response must not expand to gigabytes. We do not ask for compression, either.
             connection.request(
                 method,
                 target + query,
@@ -130,8 +130,8 @@ class HttpPlace:
                 decode_content=False,
             )
             response = connection.getresponse()
-            told = {name.lower(): value for name, value in response.headers.items()}
-            return HttpAnswer(response.status, self._body(response, line, end_seconds), told)
+            received = {name.lower(): value for name, value in response.headers.items()}
+            return HttpAnswer(response.status, self._body(response, line, end_seconds), received)
         except (HTTPError, OSError, http.client.HTTPException) as error:
             raise HttpFailed(f"{self}: {_reason(error)}") from error
         finally:
@@ -144,62 +144,62 @@ class HttpPlace:
         return HTTPConnection(host, port, timeout=seconds)
 
     def _body(self, response: BaseHTTPResponse, line: socket.socket, end_seconds: float) -> bytes:
-        """Read piece by piece: a time-out counts from the last byte, and a byte now and then would never meet it."""
+        """Read in pieces: a socket timeout restarts with each byte, so a slow trickle would never time out."""
         pieces: list[bytes] = []
         size = 0
         while piece := response.read1(_PIECE_BYTES):
             pieces.append(piece)
             size += len(piece)
             if size > self._limits.body_bytes:
-                raise HttpFailed(f"{self}: the answer is over {self._limits.body_bytes} bytes")
+                raise HttpFailed(f"{self}: the response is larger than {self._limits.body_bytes} bytes")
             left_seconds = end_seconds - self._clock.monotonic_seconds()
             if left_seconds <= 0:
-                raise HttpFailed(f"{self}: the answer took over {self._limits.whole_seconds:g} s")
-            if line.fileno() >= 0:  # closed already, when the answer's last byte was in this piece
+                raise HttpFailed(f"{self}: the response took longer than {self._limits.whole_seconds:g} s")
+            if line.fileno() >= 0:  # already closed if this was the last piece
                 line.settimeout(left_seconds)
         return b"".join(pieces)
 
 
-def _parsed(address: str, setting: str, schemes: tuple[str, ...]) -> _Address:
+def _parsed(address: str, setting: str, schemes: tuple[str, ...]) -> _Url:
     parsed = _parts(address)
     if parsed is None or parsed.scheme not in schemes:
         expected = " or ".join(f"{scheme}://" for scheme in schemes)
-        raise BadSetting(f"{setting} is not an address that begins with {expected} and names a host, without a user")
+        raise BadSetting(f"{setting} is not a URL that begins with {expected} and has a host, but no user")
     return parsed
 
 
-def _parts(address: str) -> _Address | None:
+def _parts(address: str) -> _Url | None:
     try:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
-        return None  # a port that is none, or half of an IPv6 address
+        return None  # a bad port, or a bad IPv6 address
     if not parts.hostname or "@" in parts.netloc or parts.fragment or not _PRINTABLE.fullmatch(address):
         return None
-    return _Address(parts.scheme, parts.hostname, port, parts.path, parts.query)
+    return _Url(parts.scheme, parts.hostname, port, parts.path, parts.query)
 
 
 def _verifying_context(ca_file: Path | None, setting: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        reason = error.strerror or "no certificate in it"
+        reason = error.strerror or "it contains no certificate"
         raise BadSetting(f"{setting}: the CA file {ca_file} cannot be used: {cut(reason)}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 def _reason(error: Exception) -> str:
-    """What happened, in words that name neither path nor header."""
+    """What happened, without path or headers."""
     match error:
         case ssl.SSLCertVerificationError():
-            return f"its certificate was refused: {cut(error.verify_message, 120)}"
+            return f"certificate verification failed: {cut(error.verify_message, 120)}"
         case ssl.SSLError():
             return f"TLS failed: {cut(error.reason or 'no reason given')}"
         case NameResolutionError():
-            return "its name is not known"
+            return "unknown host name"
         case NewConnectionError() if isinstance(error.__cause__, OSError):
-            return f"cannot be reached: {error.__cause__.strerror}"
+            return f"cannot connect: {error.__cause__.strerror}"
         case Urllib3Timeout() | TimeoutError():
-            return "no answer in time"
-    return f"the connection broke: {type(error).__name__}"
+            return "timed out"
+    return f"connection lost: {type(error).__name__}"

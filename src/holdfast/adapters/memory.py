@@ -1,4 +1,4 @@
-"""The store in memory: for tests and for the simulator. It lasts as long as the object."""
+"""The store in memory, for tests and the simulator."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Generator, Iterator
@@ -13,7 +13,7 @@ from holdfast.ports.store.values import copied
 
 T = TypeVar("T")
 
-# Within a partition: the sort key ("" where there is none), then the table's own key, so that ties have an order.
+# Within a partition: the sort key ("" if there is none), then the table's own key, so that ties have an order.
 _Place = tuple[str, str, str]
 
 
@@ -43,7 +43,7 @@ class MemoryRows:
         yield from found
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        # Work checks everything before it writes anything, so there is nothing to roll back.
+        # Work checks everything before it writes, so there is nothing to roll back.
         with self._lock:
             return work(self)
 
@@ -53,7 +53,7 @@ class MemoryRows:
             return [key for key, item in items.items() if table.is_expired(item, now)][:most]
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
     # Transaction: called within `write`
 
@@ -61,7 +61,7 @@ class MemoryRows:
         check_item_size(new, table, key)
         if old is not None:
             if all(old.get(name) == new.get(name) for name in table.index_key_attributes):
-                self._items[table.name][key] = copied(new)  # it keeps its place everywhere, as most do
+                self._items[table.name][key] = copied(new)  # the common case: its positions do not change
                 return
             self.remove(table, key)
         self._items.setdefault(table.name, {})[key] = copied(new)

@@ -1,4 +1,4 @@
-"""The machine's own clock."""
+"""The operating system's clock."""
 
 import time
 

@@ -1,32 +1,32 @@
-"""`holdfast tick`, `explain`, `pause` and `resume`: what the cluster does, and why."""
+"""`holdfast tick`, `explain`, `pause` and `resume`: run the cluster's control loop, and see why it acted."""
 
 from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from holdfast.cli.colours import Style
 from holdfast.cli.options import as_json, dry_run, with_settings
-from holdfast.cli.output import print_json, print_table, print_words
-from holdfast.cli.tick_words import RULE_COLUMNS, rule_row, tick_row
-from holdfast.cluster.glance import glance_words
-from holdfast.cluster.steps import step_words
+from holdfast.cli.terminal.colours import Style
+from holdfast.cli.terminal.output import print_json, print_table, print_words
+from holdfast.cli.tick_rows import RULE_COLUMNS, detail_lines, rule_row, tick_row
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
 
 if TYPE_CHECKING:
+    from holdfast.control.pause import PauseAnswer
     from holdfast.kernel.settings import Settings
+    from holdfast.views.decisions import RuleResult
 
-_SPAN = re.compile(r"([0-9]{1,6})([smhd])")
+_AGE = re.compile(r"([0-9]{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class Since(click.ParamType[Callable[[Instant], Instant]]):
-    """How far back: 30m, 6h, 2d, or a time. It depends on what time it is in the world."""
+class TimeOrAge(click.ParamType[Callable[[Instant], Instant]]):
+    """A time, or an age such as 30m, 6h or 2d, counted back from the time in the world."""
 
     name = "when"
 
@@ -35,7 +35,7 @@ class Since(click.ParamType[Callable[[Instant], Instant]]):
     ) -> Callable[[Instant], Instant]:
         if callable(value):
             return cast(Callable[[Instant], Instant], value)
-        found = _SPAN.fullmatch(str(value))
+        found = _AGE.fullmatch(str(value))
         if found:
             seconds = int(found[1]) * _UNITS[found[2]]
             return lambda now: now.plus(-seconds)
@@ -43,7 +43,7 @@ class Since(click.ParamType[Callable[[Instant], Instant]]):
             instant = Instant.from_iso(str(value))
         except ValueError:
             self.fail(
-                f"{value!r} is neither a span nor a time; for example 30m, 6h, 2d or 2026-01-15T10:00:00Z", param, ctx
+                f"{value!r} is neither an age nor a time; for example 30m, 6h, 2d or 2026-01-15T10:00:00Z", param, ctx
             )
         return lambda _now: instant
 
@@ -53,62 +53,74 @@ class Since(click.ParamType[Callable[[Instant], Instant]]):
 @dry_run
 @with_settings("--data")
 def tick_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
-    """Look once, decide, and act; what a schedule calls. In the simulated world a minute passes first."""
-    from holdfast.entrypoints.once import look_once, tick_once
+    """Run one tick: observe the cluster, decide and act.
 
-    ticked = look_once(settings) if dry_run else tick_once(settings)
+    For schedulers such as cron. In the simulated world, one minute passes first.
+    """
+    from holdfast.entrypoints.cluster_commands import dry_run_tick, run_tick
+    from holdfast.views.command_answers import CompletedTick
+
+    ticked = dry_run_tick(settings) if dry_run else run_tick(settings)
     if as_json:
         print_json(ticked)
         return
-    print_words(", ".join(f"{name} {value}" for name, value in glance_words(ticked["seen"]).items()))
-    print_table(RULE_COLUMNS, [rule_row(rule) for rule in ticked["rules"]])
-    for step in ticked["steps"]:
-        print_words(f"{'would do' if dry_run else 'done'}: {step_words(step)}", Style.BUSY)
-    if not ticked["steps"]:
-        click.echo("nothing to do" if dry_run else "nothing was done")
-    if ticked.get("stopped"):
-        print_words(f"stopped: {ticked['stopped']}", Style.BAD)
+    print_words(", ".join(f"{name} {value}" for name, value in ticked.seen.words().items()))
+    print_table(RULE_COLUMNS, [rule_row(rule) for rule in ticked.rules])
+    _print_details(ticked.rules)
+    for step in ticked.steps:
+        print_words(f"{'would do' if dry_run else 'done'}: {step.words()}", Style.BUSY)
+    if not ticked.steps:
+        click.echo("nothing to do")
+    if isinstance(ticked, CompletedTick) and ticked.stopped:
+        print_words(f"stopped: {ticked.stopped}", Style.BAD)
 
 
-@click.command("explain", short_help="Show what each tick saw and did, or why not.")
-@click.option("--since", type=Since(), default="1h", show_default=True, help="How far back: 30m, 6h, 2d, or a time.")
+@click.command("explain", short_help="Show what each tick did, and why.")
+@click.option(
+    "--since",
+    type=TimeOrAge(),
+    default="1h",
+    show_default=True,
+    help="Start at this time, or age such as 30m, 6h or 2d.",
+)
 @as_json
 @with_settings("--data")
 def explain_command(settings: Settings, *, since: Callable[[Instant], Instant], as_json: bool) -> None:
-    """Show what each tick saw, what each rule said, and what was done or not, and why."""
+    """Show what each tick observed and did, and which rules held it back."""
     from contextlib import closing
 
-    from holdfast.entrypoints.overview import all_decisions
-    from holdfast.entrypoints.wiring import open_store
-    from holdfast.entrypoints.world import world_clock
+    from holdfast.entrypoints.wiring.stores import open_store
+    from holdfast.entrypoints.wiring.world import world_clock
+    from holdfast.views.decisions import all_decisions
 
     now = world_clock(settings).now()
     with closing(open_store(settings, writable=False)) as store:
         found = all_decisions(store, ClusterId(settings.cluster_id), since(now), now)
     if as_json:
-        print_json({"items": found, "cursor": None})
-    elif not found:
-        click.echo(f"no tick was logged since {since(now).iso_seconds()}")
+        print_json(found)
+    elif not found.items:
+        click.echo(f"no ticks recorded since {since(now).iso_seconds()}")
     else:
-        print_table(
-            ["AT", "WORKERS", "CPU", "PENDING", "WHAT WAS DONE, OR WHY NOT"], [tick_row(tick) for tick in found]
-        )
+        columns = ["AT", "WORKERS", "CPU", "PENDING", "WHAT IT DID, OR WHY NOT"]
+        print_table(columns, [tick_row(tick) for tick in found.items])
+        _print_details(found.items[-1].rules)
 
 
 @click.command("pause")
-@click.option("--reason", default="", help="Why; shown to whoever asks.")
+@click.option("--reason", default="", help="Why it is paused; shown on the console and by 'holdfast status'.")
 @as_json
 @dry_run
 @with_settings("--data")
 def pause_command(settings: Settings, *, reason: str, as_json: bool, dry_run: bool) -> None:
-    """Begin nothing new until 'holdfast resume'. What is under way is brought to its end.
+    """Start no new actions until 'holdfast resume'. An action in progress still completes.
 
-    A pause that stands already keeps its reason, and is told.
+    If the cluster is already paused, the existing pause and its reason are kept.
     """
-    from holdfast.entrypoints.switches import looked_at, pause_cluster
+    from holdfast.entrypoints.cluster_commands import dry_run_pause, pause_cluster
 
-    _tell(
-        looked_at(settings, would_pause=True) if dry_run else pause_cluster(settings, _user(), reason), as_json=as_json
+    _print_answer(
+        dry_run_pause(settings, would_pause=True) if dry_run else pause_cluster(settings, _user(), reason),
+        as_json=as_json,
     )
 
 
@@ -117,19 +129,24 @@ def pause_command(settings: Settings, *, reason: str, as_json: bool, dry_run: bo
 @dry_run
 @with_settings("--data")
 def resume_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
-    """End a pause. Where there is none, that is told."""
-    from holdfast.entrypoints.switches import looked_at, resume_cluster
+    """End a pause."""
+    from holdfast.entrypoints.cluster_commands import dry_run_pause, resume_cluster
 
-    answer = looked_at(settings, would_pause=False) if dry_run else resume_cluster(settings, _user())
-    _tell(answer, as_json=as_json)
+    answer = dry_run_pause(settings, would_pause=False) if dry_run else resume_cluster(settings, _user())
+    _print_answer(answer, as_json=as_json)
+
+
+def _print_details(rules: Sequence[RuleResult]) -> None:
+    for line in detail_lines(rules):
+        print_words(line, Style.WARNING)
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return "somebody"  # a container's user need not have a name
+        return "unknown"  # a container's user need not have a name
 
 
-def _tell(answer: Mapping[str, Any], *, as_json: bool) -> None:
-    print_json(answer) if as_json else print_words(answer["told"])
+def _print_answer(answer: PauseAnswer, *, as_json: bool) -> None:
+    print_json(answer) if as_json else print_words(answer.message)

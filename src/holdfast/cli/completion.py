@@ -1,4 +1,4 @@
-"""`holdfast completion`: the script with which a shell completes commands, options and their values."""
+"""`holdfast completion`: scripts for shell completion of commands, options and values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-from holdfast.cli.output import print_json
+from holdfast.cli.terminal.output import print_json
 
 _NAME: Final = "holdfast"
 _VARIABLE: Final = "_HOLDFAST_COMPLETE"
 
 
 class _Fish(FishComplete):
-    """click's, which cuts a help text at its first comma."""
+    """Click's script cuts a help text at its first comma."""
 
     source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
 
@@ -23,17 +23,17 @@ _KINDS: Final[dict[str, type[ShellComplete]]] = {"bash": BashComplete, "zsh": Zs
 _INSTALLED: Final = {
     "bash": 'Add to ~/.bashrc: eval "$(holdfast completion bash)"',
     "zsh": 'Add to ~/.zshrc, after compinit: eval "$(holdfast completion zsh)"',
-    "fish": "Write it to ~/.config/fish/completions/holdfast.fish",
+    "fish": "Save it as ~/.config/fish/completions/holdfast.fish",
 }
 
 
-@click.group("completion", short_help="Print the script for completion in a shell.")
+@click.group("completion", short_help="Print the shell completion script.")
 def completion_commands() -> None:
-    """Print the script that completes commands, options and values in a shell."""
+    """Print a script that completes commands, options and values in your shell."""
 
 
 def _command(shell: str) -> click.Command:
-    @click.option("--json", "as_json", is_flag=True, help="The script in one JSON object, with how to install it.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the script and how to install it as a JSON object.")
     @click.pass_context
     def print_script(context: click.Context, *, as_json: bool) -> None:
         script = _KINDS[shell](context.find_root().command, {}, _NAME, _VARIABLE).source()
@@ -42,7 +42,7 @@ def _command(shell: str) -> click.Command:
         else:
             click.echo(script, nl=False)
 
-    about = f"Print the script for {shell}.\n\n{_INSTALLED[shell]}"
+    about = f"Print the completion script for {shell}.\n\n{_INSTALLED[shell]}"
     return click.command(shell, help=about)(print_script)
 
 

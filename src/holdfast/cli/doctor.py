@@ -1,4 +1,4 @@
-"""`holdfast doctor`: is everything there that Holdfast needs?"""
+"""`holdfast doctor`: check everything that Holdfast needs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.cli.colours import Style
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.layout import Paint, wrapped
 from holdfast.cli.options import as_json, with_settings
-from holdfast.cli.output import print_json, stdout_paint, terminal_width
+from holdfast.cli.terminal.colours import Style
+from holdfast.cli.terminal.layout import Paint, wrapped
+from holdfast.cli.terminal.output import print_json, stdout_paint, terminal_width
 
 if TYPE_CHECKING:
     from holdfast.entrypoints.doctor import Finding
@@ -27,7 +27,7 @@ _STYLES: Final = {
 _OUTCOME: Final = max(map(len, _STYLES))
 
 
-@click.command("doctor", short_help="Check what Holdfast needs, and say how to mend it.")
+@click.command("doctor", short_help="Check that Holdfast has everything it needs.")
 @as_json
 @click.option(
     "--time-limit",
@@ -35,33 +35,33 @@ _OUTCOME: Final = max(map(len, _STYLES))
     default=20.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long one check may take; it has failed then.",
+    help="Time limit for each check; a check that takes longer fails.",
 )
-@with_settings("--data", even_wrong=True)
+@with_settings("--data", even_invalid=True)
 @click.pass_context
 def doctor_command(
     context: click.Context, settings: Settings | BadSetting, *, as_json: bool, time_limit: float
 ) -> None:
-    """Check everything that Holdfast needs, and say how to mend what is wrong.
+    """Check that Holdfast has everything it needs, and show how to fix what is wrong.
 
-    Settings; the store and its tables; what the role lacks in AWS, by name; subnets and launch template; SSM, SQS;
-    Kubernetes and its rights; Prometheus' data; the GitHub App and its webhooks; the clock. Nothing is changed: EC2 is
-    asked by dry runs. The exit code is 1 when a check failed; warnings leave it at 0.
+    Checks the settings, the store and its tables, missing AWS permissions, subnets and launch template, SSM and SQS,
+    Kubernetes and its permissions, Prometheus data, the GitHub App and its webhooks, and the clock. Nothing is changed:
+    requests to EC2 are dry runs. The exit code is 1 if a check failed; warnings do not change it.
     """
     from holdfast.adapters.system_clock import SystemClock
-    from holdfast.entrypoints.doctor import Outcome, diagnosed, shown, summary
+    from holdfast.entrypoints.doctor import FindingOutcome, diagnose, report_json, summary
 
     found = []
-    for finding in diagnosed(settings, os.environ, SystemClock(), time_limit):
+    for finding in diagnose(settings, os.environ, SystemClock(), time_limit):
         found.append(finding)
         if not as_json:
             _print(finding)
     counts = summary(found)
     if as_json:
-        print_json(shown(settings, found))
+        print_json(report_json(settings, found))
     else:
         click.echo(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    context.exit(ExitCode.FAILED if counts[Outcome.FAILED] else ExitCode.DONE)
+    context.exit(ExitCode.FAILED if counts[FindingOutcome.FAILED] else ExitCode.DONE)
 
 
 def _print(finding: Finding) -> None:
@@ -70,7 +70,7 @@ def _print(finding: Finding) -> None:
 
 
 def finding_lines(finding: Finding, width: int | None, paint: Paint) -> list[str]:
-    """What was seen, and below it what to do; where nobody looks, both in one line."""
+    """The finding, and its fix below; without a terminal, both on one line."""
     style = _STYLES[finding.outcome]
     start = f"{paint(finding.outcome, style)}{' ' * (_OUTCOME - len(finding.outcome))}  "
     if width is None:

@@ -1,14 +1,14 @@
-"""`holdfast jobs`, `runs` and `deployments`: what GitHub told of, and what became of it."""
+"""`holdfast jobs`, `runs` and `deployments`: what the tracker knows about each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from holdfast.cli.cluster import Since
-from holdfast.cli.job_words import (
+from holdfast.cli.cluster import TimeOrAge
+from holdfast.cli.job_rows import (
     attribute_rows,
     echo_more,
     echo_stats,
@@ -17,14 +17,17 @@ from holdfast.cli.job_words import (
     stuck_row,
 )
 from holdfast.cli.options import as_json, with_settings
-from holdfast.cli.output import print_json, print_table, print_words
+from holdfast.cli.terminal.output import print_json, print_table, print_words
 from holdfast.kernel.errors import BadRequest, NotFound
 from holdfast.kernel.instants import Instant
 
 if TYPE_CHECKING:
-    from holdfast.entrypoints.tracking import Tracking
+    from holdfast.jobs.read.item_views import JobView
     from holdfast.kernel.settings import Settings
+    from holdfast.views.job_types import DeploymentWithJobs, ListPage, RunWithJobs
+    from holdfast.views.job_views import JobViews
 
+T = TypeVar("T")
 Command = Callable[..., None]
 STATUSES = ("queued", "waiting", "scheduled", "in_progress", "completed")
 _JOB_COLUMNS = ["JOB", "STATUS", "CREATED", "REPOSITORY: WORKFLOW / JOB"]
@@ -39,146 +42,152 @@ def options(*several: Callable[[Command], Command]) -> Callable[[Command], Comma
     return decorate
 
 
-# As text: one place reads them, in the same words for the API.
+# As text: the API and the command line share one parser, with the same messages.
 installation = click.option(
     "--installation",
     "installation_id",
     metavar="ID",
-    help="The GitHub App's installation; needed if there are several.",
+    help="GitHub App installation; required if there is more than one.",
 )
 paging = options(
-    click.option("--limit", metavar="N", help="How many at most."),
-    click.option("--cursor", metavar="CURSOR", help="Go on where another page ended."),
+    click.option("--limit", metavar="N", help="Return at most this many."),
+    click.option("--cursor", metavar="CURSOR", help="Continue after the previous page."),
 )
 span = options(
-    click.option("--since", type=Since(), help="Created since: 30m, 6h, 2d, or a time."),
-    click.option("--until", type=Since(), help="Created until: 30m, 6h, 2d ago, or a time."),
+    click.option("--since", type=TimeOrAge(), help="Only jobs created after this time, or age such as 30m, 6h or 2d."),
+    click.option("--until", type=TimeOrAge(), help="Only jobs created before this time, or age such as 30m, 6h or 2d."),
 )
-repository = click.option("--repo", metavar="OWNER/NAME", help="Only those of this repository.")
+repository = click.option("--repo", metavar="OWNER/NAME", help="Only jobs of this repository.")
 one_job = options(click.argument("job_id", metavar="JOB"), installation, as_json, with_settings("--data"))
 
 
-def ask(settings: Settings, question: Callable[[Tracking, dict[str, str]], dict[str, Any]], **given: Any) -> Any:
-    """Put the question with what is given, as texts. What it does not understand was typed wrongly: exit code 2."""
-    from holdfast.entrypoints.job_wiring import opened_tracking
+def query(settings: Settings, read: Callable[[JobViews, dict[str, str]], T], **filters: Any) -> T:
+    """Read with the filters as text. A filter that is not understood is a usage error: exit code 2."""
+    from holdfast.entrypoints.wiring.jobs import open_job_views
 
-    with opened_tracking(settings) as tracking:
+    with open_job_views(settings) as tracking:
         try:
-            return question(tracking, _texts(settings, given))
+            return read(tracking, _texts(settings, filters))
         except NotFound:
             raise
         except BadRequest as error:
             raise click.UsageError(str(error)) from error
 
 
-def _texts(settings: Settings, given: Mapping[str, Any]) -> dict[str, str]:
-    from holdfast.entrypoints.world import world_clock
+def _texts(settings: Settings, filters: Mapping[str, Any]) -> dict[str, str]:
+    from holdfast.entrypoints.wiring.world import world_clock
 
     texts = {}
-    for name, value in given.items():
+    for name, value in filters.items():
         if callable(value):
-            # A span may reach back further than times can be written.
+            # An age may reach back further than times can be written.
             texts[name] = max(Instant(0), value(world_clock(settings).now())).iso()
         elif value is not None:
             texts[name] = str(value)
     return texts
 
 
-def _of(tracking: Tracking, given: dict[str, str]) -> str:
-    """The installation that is meant."""
-    found = given.pop("installation_id", None)
+def _installation(tracking: JobViews, filters: dict[str, str]) -> str:
+    """The installation of --installation, or the only one there is."""
+    found = filters.pop("installation_id", None)
     return found if found is not None else str(tracking.only_installation())
 
 
-@click.group("jobs", short_help="Show workflow jobs: where they are, and why.")
+@click.group("jobs", short_help="Show workflow jobs: status, history and statistics.")
 def jobs_commands() -> None:
-    """Show workflow jobs: where they are, what happened to them, and why."""
+    """Show workflow jobs: their status, history, statistics, and why they are waiting."""
 
 
 @jobs_commands.command("list")
 @installation
-@click.option("--status", type=click.Choice(STATUSES), help="Only those that are there.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only jobs with this status.")
 @repository
 @span
-@click.option("--pool", metavar="NAME", help="Only those of this pool.")
-@click.option("--label", metavar="LABEL", help="Only those that ask for this label.")
-@click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
-@click.option("--conclusion", metavar="WORD", help="Only those that ended like this.")
-@click.option("--name", "job_name", metavar="NAME", help="Only those of this name.")
+@click.option("--pool", metavar="NAME", help="Only jobs of this pool.")
+@click.option("--label", metavar="LABEL", help="Only jobs that request this runner label.")
+@click.option("--workflow", metavar="NAME", help="Only jobs of this workflow.")
+@click.option("--conclusion", metavar="WORD", help="Only jobs with this conclusion.")
+@click.option("--name", "job_name", metavar="NAME", help="Only jobs with this name.")
 @paging
 @as_json
 @with_settings("--data")
-def list_command(settings: Settings, *, as_json: bool, **given: Any) -> None:
-    """List jobs, the newest first."""
-    answer = ask(settings, lambda tracking, texts: tracking.jobs(texts), **given)
+def list_command(settings: Settings, *, as_json: bool, **filters: Any) -> None:
+    """List jobs, newest first."""
+    answer = query(settings, lambda tracking, texts: tracking.jobs(texts), **filters)
     _show_jobs(answer, as_json=as_json)
 
 
 @jobs_commands.command("show")
 @one_job
-def show_command(settings: Settings, *, job_id: str, as_json: bool, **given: Any) -> None:
-    """Show everything that is known of a job."""
-    answer = ask(settings, lambda tracking, texts: tracking.job(_of(tracking, texts), job_id, texts), **given)
+def show_command(settings: Settings, *, job_id: str, as_json: bool, **filters: Any) -> None:
+    """Show all attributes of a job."""
+    answer = query(
+        settings, lambda tracking, texts: tracking.job(_installation(tracking, texts), job_id, texts), **filters
+    )
     print_json(answer) if as_json else print_table(["ATTRIBUTE", "VALUE"], attribute_rows(answer))
 
 
 @jobs_commands.command("events")
-@click.option("--day", metavar="DATE", help="Only those of this day, such as 2026-01-15.")
-@click.option("--type", "event_type", metavar="TYPE", help="Only those of this type, such as runner_scheduled.")
+@click.option("--day", metavar="DATE", help="Only events of this day, such as 2026-01-15.")
+@click.option("--type", "event_type", metavar="TYPE", help="Only events of this type, such as runner_scheduled.")
 @paging
 @one_job
-def events_command(settings: Settings, *, job_id: str, as_json: bool, **given: Any) -> None:
-    """Show what happened to a job, in its order."""
-    answer = ask(settings, lambda tracking, texts: tracking.events(_of(tracking, texts), job_id, texts), **given)
+def events_command(settings: Settings, *, job_id: str, as_json: bool, **filters: Any) -> None:
+    """Show the events of a job in order, and what each changed."""
+    answer = query(
+        settings, lambda tracking, texts: tracking.events(_installation(tracking, texts), job_id, texts), **filters
+    )
     if as_json:
         print_json(answer)
         return
-    print_table(["AT", "EVENT", "TOLD", "WHAT CHANGED"], [event_row(event) for event in answer["items"]])
+    print_table(["AT", "EVENT", "DELIVERIES", "WHAT CHANGED"], [event_row(event) for event in answer.items])
     echo_more(answer)
 
 
 @jobs_commands.command("explain")
 @one_job
-def explain_job_command(settings: Settings, *, job_id: str, as_json: bool, **given: Any) -> None:
-    """Tell where a job is, since when, why, and what will happen next."""
-    answer = ask(settings, lambda tracking, texts: tracking.explain(_of(tracking, texts), job_id, texts), **given)
+def explain_job_command(settings: Settings, *, job_id: str, as_json: bool, **filters: Any) -> None:
+    """Explain a job's status: since when, why, and what happens next."""
+    answer = query(
+        settings, lambda tracking, texts: tracking.explain(_installation(tracking, texts), job_id, texts), **filters
+    )
     if as_json:
         print_json(answer)
         return
-    for line in answer["lines"]:
+    for line in answer.lines:
         print_words(line)
 
 
 @jobs_commands.command("stuck")
 @installation
-@click.option("--status", type=click.Choice(STATUSES[:-1]), help="Only those that are stuck there.")
+@click.option("--status", type=click.Choice(STATUSES[:-1]), help="Only jobs stuck in this status.")
 @paging
 @as_json
 @with_settings("--data")
-def stuck_command(settings: Settings, *, as_json: bool, **given: Any) -> None:
-    """List jobs that are where they are for too long, the oldest first."""
-    answer = ask(settings, lambda tracking, texts: tracking.stuck(texts), **given)
+def stuck_command(settings: Settings, *, as_json: bool, **filters: Any) -> None:
+    """List stuck jobs, oldest first."""
+    answer = query(settings, lambda tracking, texts: tracking.stuck(texts), **filters)
     if as_json:
         print_json(answer)
         return
-    if answer["items"]:
+    if answer.items:
         columns = ["JOB", "STATUS", "FOR", "LIMIT", "REPOSITORY: WORKFLOW / JOB"]
-        print_table(columns, [stuck_row(job) for job in answer["items"]])
-    elif answer["cursor"] is None:
-        click.echo("no job is stuck")
+        print_table(columns, [stuck_row(job) for job in answer.items])
+    elif answer.cursor is None:
+        click.echo("no stuck jobs")
     echo_more(answer)
 
 
-@jobs_commands.command("stats", short_help="Show how often jobs succeed, how long they run and wait.")
+@jobs_commands.command("stats", short_help="Show success rates, run times and queue times.")
 @installation
 @repository
 @span
 @paging
 @as_json
 @with_settings("--data")
-def stats_command(settings: Settings, *, as_json: bool, **given: Any) -> None:
-    """Show how often jobs succeed, how long they take and wait; seven days back, unless asked."""
-    answer = ask(settings, lambda tracking, texts: tracking.stats(texts), **given)
+def stats_command(settings: Settings, *, as_json: bool, **filters: Any) -> None:
+    """Show success rates, run times and queue times, over the last 7 days by default."""
+    answer = query(settings, lambda tracking, texts: tracking.stats(texts), **filters)
     print_json(answer) if as_json else echo_stats(answer)
 
 
@@ -189,14 +198,18 @@ def runs_commands() -> None:
 
 @runs_commands.command("show")
 @click.argument("run_id", metavar="RUN")
-@click.option("--attempt", default="1", show_default=True, metavar="N", help="Which attempt of the run.")
+@click.option("--attempt", default="1", show_default=True, metavar="N", help="The attempt of the run.")
 @installation
 @paging
 @as_json
 @with_settings("--data")
-def show_run_command(settings: Settings, *, run_id: str, attempt: str, as_json: bool, **given: Any) -> None:
-    """Show one attempt of a run, and its jobs."""
-    answer = ask(settings, lambda tracking, texts: tracking.run(_of(tracking, texts), run_id, attempt, texts), **given)
+def show_run_command(settings: Settings, *, run_id: str, attempt: str, as_json: bool, **filters: Any) -> None:
+    """Show one attempt of a run and its jobs."""
+    answer = query(
+        settings,
+        lambda tracking, texts: tracking.run(_installation(tracking, texts), run_id, attempt, texts),
+        **filters,
+    )
     _show_with_jobs(answer, as_json=as_json)
 
 
@@ -210,29 +223,31 @@ def deployments_commands() -> None:
 @installation
 @as_json
 @with_settings("--data")
-def show_deployment_command(settings: Settings, *, deployment_id: str, as_json: bool, **given: Any) -> None:
-    """Show a deployment: who waits for it, and whether it was approved."""
-    answer = ask(
-        settings, lambda tracking, texts: tracking.deployment(_of(tracking, texts), deployment_id, texts), **given
+def show_deployment_command(settings: Settings, *, deployment_id: str, as_json: bool, **filters: Any) -> None:
+    """Show a deployment: its approval, and the jobs waiting for it."""
+    answer = query(
+        settings,
+        lambda tracking, texts: tracking.deployment(_installation(tracking, texts), deployment_id, texts),
+        **filters,
     )
     _show_with_jobs(answer, as_json=as_json)
 
 
-def _show_with_jobs(answer: dict[str, Any], *, as_json: bool) -> None:
+def _show_with_jobs(answer: RunWithJobs | DeploymentWithJobs, *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    print_table(["ATTRIBUTE", "VALUE"], attribute_rows({name: answer[name] for name in answer if name != "jobs"}))
+    print_table(["ATTRIBUTE", "VALUE"], attribute_rows(answer, without="jobs"))
     click.echo()
-    _show_jobs(answer["jobs"], as_json=False)
+    _show_jobs(answer.jobs, as_json=False)
 
 
-def _show_jobs(answer: dict[str, Any], *, as_json: bool) -> None:
+def _show_jobs(answer: ListPage[JobView], *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    if answer["items"]:
-        print_table(_JOB_COLUMNS, [job_row(job) for job in answer["items"]])
-    elif answer["cursor"] is None:
-        click.echo("no such job")
+    if answer.items:
+        print_table(_JOB_COLUMNS, [job_row(job) for job in answer.items])
+    elif answer.cursor is None:
+        click.echo("no jobs found")
     echo_more(answer)

@@ -1,12 +1,12 @@
-"""`holdfast`. Starting it must be quick: what a command needs, it imports when it runs."""
+"""The `holdfast` command. It must start quickly, so each command imports what it needs when it runs."""
 
 import click
 
 from holdfast.cli.cluster import explain_command, pause_command, resume_command, tick_command
-from holdfast.cli.commands import Commands
 from holdfast.cli.completion import completion_commands
 from holdfast.cli.cost import cost_command
 from holdfast.cli.doctor import doctor_command
+from holdfast.cli.exit_codes import RootGroup
 from holdfast.cli.jobs import deployments_commands, jobs_commands, runs_commands
 from holdfast.cli.migrate import migrate_commands
 from holdfast.cli.prices import prices_commands
@@ -17,21 +17,21 @@ from holdfast.cli.status import status_command
 from holdfast.cli.tables import tables_commands
 
 
-def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  click's call
-    if not wanted or context.resilient_parsing:
+def _show_version(context: click.Context, _option: click.Parameter, requested: bool) -> None:  # noqa: FBT001  click's call
+    if not requested or context.resilient_parsing:
         return
-    from holdfast.entrypoints.version import installed_version
+    from holdfast.entrypoints.process_setup import installed_version
 
     click.echo(f"holdfast {installed_version()}")
     context.exit()
 
 
-@click.group("holdfast", cls=Commands)
+@click.group("holdfast", cls=RootGroup)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
 def cli() -> None:
-    """Keeps the right number of EC2 machines under K3s pods and GitHub Actions jobs."""
+    """Autoscale EC2 workers for a K3s cluster, and track GitHub Actions jobs."""
 
 
 for command in (

@@ -1,23 +1,24 @@
-"""`holdfast migrate`: the way over from the older system's objects in S3, step by step."""
+"""`holdfast migrate`: move from an older system's S3 objects to the tables, phase by phase."""
 
 from __future__ import annotations
 
 import getpass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.options import as_json, dry_run, with_settings
-from holdfast.cli.output import print_json, print_table, print_words
-from holdfast.cli.progress import Progress
+from holdfast.cli.terminal.output import print_json, print_table, print_words
+from holdfast.cli.terminal.progress import Progress
 from holdfast.kernel.errors import NeedsOperator
 
 if TYPE_CHECKING:
-    from holdfast.jobs.migration.compare import Compared
-    from holdfast.jobs.migration.differences import Difference
+    from holdfast.jobs.migration.backfill_progress import BackfillProgress
+    from holdfast.jobs.migration.compare import ComparisonResult
+    from holdfast.jobs.migration.differences import JobDifference
     from holdfast.jobs.migration.phases import Phase
-    from holdfast.jobs.migration.place import Backfilled
     from holdfast.kernel.settings import Settings
+    from holdfast.views.migration_answers import BackfillState, ComparisonProgress, MigrationStatusAnswer
 
 _PHASES = click.Choice(["off", "dual_write", "dual_read", "dynamodb_only"])
 _workers = click.option(
@@ -26,42 +27,44 @@ _workers = click.option(
     type=click.IntRange(1, 64),
     default=8,
     show_default=True,
-    help="Jobs that are done at once.",
+    help="Number of jobs processed in parallel.",
 )
 _anyway = click.option(
-    "--anyway", is_flag=True, help="Although something speaks against it. A jump is refused all the same."
+    "--anyway", is_flag=True, help="Proceed even if checks advise against it. Skipping a phase is still refused."
 )
 _rate = click.option(
-    "--rate", metavar="N", type=click.FloatRange(0.1), help="Objects a second at the most.  [default: no limit]"
+    "--rate", metavar="N", type=click.FloatRange(0.1), help="At most this many objects per second.  [default: no limit]"
 )
 
 
-@click.group("migrate", short_help="Go over from an older system that keeps webhooks in S3.")
+@click.group("migrate", short_help="Migrate from an older system that stores webhooks in S3.")
 def migrate_commands() -> None:
-    """Go over from an older system that keeps webhooks in S3: forward in steps, and back."""
+    """Migrate from an older system that stores webhooks in S3, one phase at a time, with a way back."""
 
 
-@migrate_commands.command("status", short_help="Show the phase, how it fares, and whether to go on.")
+@migrate_commands.command("status", short_help="Show the phase and whether the next one is safe.")
 @as_json
 @with_settings("--data")
 def status_command(settings: Settings, *, as_json: bool) -> None:
-    """Show the phase, how reads and writes fare, what was filled in and compared, and whether to go on."""
-    from holdfast.entrypoints.migrating import opened_tools
-    from holdfast.jobs.migration.status import standing
+    """Show the phase, read and write health, backfill and compare results, and whether the next phase is safe."""
+    from holdfast.entrypoints.wiring.migration import open_migration_tools
+    from holdfast.jobs.migration.status import migration_status
+    from holdfast.views.migration_answers import migration_status_answer
 
-    with opened_tools(settings, writable=False) as tools:
-        shown = standing(tools.store, tools.bucket.objects, tools.wanted, tools.clock.now()).shown()
+    with open_migration_tools(settings, writable=False) as tools:
+        found = migration_status(tools.store, tools.bucket.objects, tools.wanted, tools.clock.now())
+    answer = migration_status_answer(found)
     if as_json:
-        print_json(shown)
+        print_json(answer)
         return
-    print_table(["WHAT", "VALUE"], _status_rows(shown))
-    if shown["next"] is None:
-        click.echo("this is the last phase; see: holdfast migrate cleanup")
-    elif shown["is_ready"]:
-        click.echo(f"ready for {shown['next']}; run: holdfast migrate advance")
+    print_table(["STATUS", "VALUE"], _status_rows(answer))
+    if answer.next is None:
+        click.echo("this is the last phase; next: holdfast migrate cleanup")
+    elif answer.is_ready:
+        click.echo(f"ready for {answer.next}; run: holdfast migrate advance")
     else:
-        click.echo(f"not ready for {shown['next']}:")
-    for reason in shown["against"]:
+        click.echo(f"not ready for {answer.next}:")
+    for reason in answer.against:
         click.echo(f"  {reason}")
 
 
@@ -72,47 +75,48 @@ def status_command(settings: Settings, *, as_json: bool) -> None:
 @dry_run
 @with_settings("--data")
 def backfill_command(settings: Settings, *, workers: int, rate: float | None, as_json: bool, dry_run: bool) -> None:
-    """Put existing webhooks into the tables.
+    """Copy existing webhooks from S3 into the tables.
 
-    It goes on from where it was stopped or killed, and may run beside live webhooks and twice. After it came to the
-    end, another run looks at everything once more, and writes only what is missing.
+    Safe to run more than once and alongside live webhooks. An interrupted backfill resumes where it stopped; after a
+    completed one, another run rereads everything and writes only what is missing.
     """
-    from holdfast.entrypoints.migrating import opened_tools
-    from holdfast.jobs.migration.backfill import Backfill, Manner
-    from holdfast.jobs.migration.readiness import wait_for_both
+    from holdfast.entrypoints.wiring.migration import open_migration_tools
+    from holdfast.jobs.migration.backfill import Backfill, BackfillOptions
+    from holdfast.jobs.migration.status import wait_for_dual_write
+    from holdfast.views.migration_answers import backfill_answer
 
-    with opened_tools(settings, writable=not dry_run) as tools, Progress("backfill", "objects") as progress:
+    with open_migration_tools(settings, writable=not dry_run) as tools, Progress("backfill", "objects") as progress:
 
-        def watch(done: Backfilled) -> None:
-            progress.show(done.objects, done.total, f"{done.written} written, {done.there} there already")
+        def show_progress(done: BackfillProgress) -> None:
+            progress.show(done.objects, done.total, f"{done.written} written, {done.there} already present")
 
-        wait_for_both(tools.store, tools.clock, lambda words: click.echo(words, err=True), is_dry_run=dry_run)
-        manner = Manner(workers, rate, dry_run)
-        done = Backfill(tools.store, tools.bucket, tools.clock, manner, watch).run()
+        wait_for_dual_write(tools.store, tools.clock, lambda words: click.echo(words, err=True), is_dry_run=dry_run)
+        options = BackfillOptions(workers, rate, dry_run)
+        done = Backfill(tools.store, tools.bucket, tools.clock, options, show_progress).run()
     if as_json:
-        print_json({**done.shown(), "dry_run": dry_run})
+        print_json(backfill_answer(done, dry_run=dry_run))
         return
     would = "would be written" if dry_run else "written"
     click.echo(
-        f"{done.objects} objects of {done.jobs} jobs: {done.written} {would}, {done.there} there already, "
-        f"{done.expired} over 90 days old, {done.unusable} unusable, {done.mended} mended"
+        f"{done.objects} objects of {done.jobs} jobs: {done.written} {would}, {done.there} already present, "
+        f"{done.expired} over 90 days old, {done.unusable} unusable, {done.mended} repaired"
     )
     for key in done.unusable_keys:
         print_words(f"unusable: {key}")
     if done.unusable > len(done.unusable_keys):
-        click.echo(f"and {done.unusable - len(done.unusable_keys)} more; list them with: holdfast migrate compare")
+        click.echo(f"and {done.unusable - len(done.unusable_keys)} more; to list them: holdfast migrate compare")
 
 
-@migrate_commands.command("compare", short_help="Hold S3 against the tables, job by job.")
+@migrate_commands.command("compare", short_help="Compare S3 with the tables, job by job.")
 @click.option(
     "--sample",
     metavar="SHARE",
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
-    help="A share of the jobs; 1: all.",
+    help="Compare this share of the jobs; 1 compares all.",
 )
 @click.option(
-    "--sample-seed", metavar="N", type=int, default=0, show_default=True, help="Another number chooses other jobs."
+    "--sample-seed", metavar="N", type=int, default=0, show_default=True, help="Seed that selects the sample."
 )
 @_workers
 @_rate
@@ -121,29 +125,29 @@ def backfill_command(settings: Settings, *, workers: int, rate: float | None, as
 def compare_command(
     settings: Settings, *, sample: float, sample_seed: int, workers: int, rate: float | None, as_json: bool
 ) -> None:
-    """Hold S3 against the tables, job by job, and list every difference. The exit code is 1 when there is one."""
-    from holdfast.entrypoints.migrating import opened_tools
-    from holdfast.jobs.migration.compare import Compare
+    """Compare S3 with the tables, job by job, and list every difference. The exit code is 1 if there is one."""
+    from holdfast.entrypoints.wiring.migration import open_migration_tools
+    from holdfast.jobs.migration.compare import S3Comparison
+    from holdfast.views.migration_answers import comparison_answer
 
-    found: list[dict[str, Any]] = []
-    with opened_tools(settings, writable=True) as tools, Progress("compare", "objects") as progress:
+    found: list[JobDifference] = []
+    with open_migration_tools(settings, writable=True) as tools, Progress("compare", "objects") as progress:
 
-        def tell(difference: Difference) -> None:
-            found.append(difference.shown())
-
-        def watch(done: Compared) -> None:
+        def show_progress(done: ComparisonResult) -> None:
             progress.show(done.objects, None, f"{done.differences} differences")
 
-        compare = Compare(tools.store, tools.bucket, tools.clock, tell, watch)
+        compare = S3Comparison(tools.store, tools.bucket, tools.clock, found.append, show_progress)
         compare.share, compare.sample_seed = sample, sample_seed
         compare.workers, compare.objects_per_second = workers, rate
         done = compare.run()
+    answer = comparison_answer(done, found)
     if as_json:
-        print_json({"items": found, "cursor": None, **done.shown()})
+        print_json(answer)
     else:
-        if found:
-            columns = ("kind", "installation_id", "job_id", "what", "s3", "tables")
-            rows = [[difference[column] for column in columns] for difference in found]
+        if answer.items:
+            rows = [
+                [each.kind, each.installation_id, each.job_id, each.what, each.s3, each.tables] for each in answer.items
+            ]
             print_table(["KIND", "INSTALLATION", "JOB", "WHAT", "IN S3", "IN THE TABLES"], rows)
         click.echo(f"{done.jobs} jobs with {done.objects} objects compared: {done.differences} differences")
     if found:
@@ -151,118 +155,114 @@ def compare_command(
 
 
 @migrate_commands.command("advance")
-@click.option("--to", type=_PHASES, help="The phase to go to.  [default: the next one]")
+@click.option("--to", type=_PHASES, help="The phase to move to.  [default: the next one]")
 @_anyway
 @as_json
 @dry_run
 @with_settings("--data")
 def advance_command(settings: Settings, *, to: str | None, anyway: bool, as_json: bool, dry_run: bool) -> None:
-    """Go to the next phase, if nothing speaks against it."""
+    """Move to the next phase, if it is safe."""
     _move(settings, to, anyway=anyway, is_forward=True, as_json=as_json, dry_run=dry_run)
 
 
 @migrate_commands.command("back")
-@click.option("--to", type=_PHASES, help="The phase to go to.  [default: the one before]")
+@click.option("--to", type=_PHASES, help="The phase to move to.  [default: the previous one]")
 @_anyway
 @as_json
 @dry_run
 @with_settings("--data")
 def back_command(settings: Settings, *, to: str | None, anyway: bool, as_json: bool, dry_run: bool) -> None:
-    """Go to the phase before. Nothing is lost by it: what it means for readers of S3 is told."""
+    """Move to the previous phase. No data is lost; the output says what it means for readers of S3."""
     _move(settings, to, anyway=anyway, is_forward=False, as_json=as_json, dry_run=dry_run)
 
 
-@migrate_commands.command("cleanup")
+@migrate_commands.command("cleanup", short_help="Move old webhooks to Glacier.")
 @as_json
 @dry_run
 @with_settings("--data")
 def cleanup_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
-    """Let S3 move webhooks of over 90 days to Glacier. The policy is printed before it is set.
+    """Set a lifecycle policy that moves webhooks older than 90 days to Glacier.
 
-    The bucket's other rules stay as they are, and runner-config.json stays where it is.
+    The policy is printed before it is set. The bucket's other rules are kept, and runner-config.json is not moved.
     """
-    import json
-
-    from holdfast.entrypoints.migrating import opened_tools
+    from holdfast.entrypoints.wiring.migration import open_migration_tools
     from holdfast.jobs.migration.cleanup import carry_out, planned
-    from holdfast.jobs.migration.readiness import check_may_archive
+    from holdfast.jobs.migration.status import check_may_archive
+    from holdfast.views.migration_answers import cleanup_answer
 
-    with opened_tools(settings, writable=False) as tools:
+    with open_migration_tools(settings, writable=False) as tools:
         objects = tools.bucket.objects
         plan = planned(objects.lifecycle(), tools.bucket.layout, settings.s3_runner_config_prefix)
+        answer = cleanup_answer(plan, done=plan.is_change and not dry_run)
         if not as_json:
-            click.echo(json.dumps({"Rules": plan.shown()["rules"]}, indent=2, default=str))
+            print_json({"Rules": answer.rules})
             for note in plan.notes:
                 click.echo(f"note: {note}")
         if not dry_run:
             check_may_archive(tools.store, objects)
             if plan.is_change:
                 carry_out(objects, plan)
-    done = plan.is_change and not dry_run
     if as_json:
-        print_json(json.loads(json.dumps({**plan.shown(), "done": done}, default=str)))
+        print_json(answer)
     else:
         click.echo(
-            "set" if done else "not set: --dry-run" if plan.is_change else "nothing to change: it is set already"
+            "policy set"
+            if answer.done
+            else "not set (--dry-run)"
+            if plan.is_change
+            else "nothing to change: already set"
         )
 
 
 def _move(settings: Settings, to: str | None, *, anyway: bool, is_forward: bool, as_json: bool, dry_run: bool) -> None:
-    from holdfast.entrypoints.migrating import opened_tools
+    from holdfast.entrypoints.wiring.migration import open_migration_tools
     from holdfast.jobs.migration.phases import Phase, move
-    from holdfast.jobs.migration.readiness import notes_of, step
-    from holdfast.jobs.migration.status import standing
+    from holdfast.jobs.migration.status import migration_status, move_notes, phase_to_move_to
+    from holdfast.views.migration_answers import PhaseChange
 
-    with opened_tools(settings, writable=not dry_run) as tools:
+    with open_migration_tools(settings, writable=not dry_run) as tools:
         now = tools.clock.now()
-        it = standing(tools.store, tools.bucket.objects, tools.wanted, now)
-        wanted: Phase = step(it, Phase(to) if to else None, is_forward=is_forward)
+        it = migration_status(tools.store, tools.bucket.objects, tools.wanted, now)
+        wanted: Phase = phase_to_move_to(it, Phase(to) if to else None, is_forward=is_forward)
         against = it.against_next() if is_forward else it.against_back(wanted)
         if against and not (anyway or dry_run):
             raise NeedsOperator(f"not ready for {wanted}: {'; '.join(against)}")
         if not dry_run:
             move(tools.store, it.stored, wanted, now, f"cli-{getpass.getuser()}")
-    shown: dict[str, Any] = {
-        "from": str(it.stored.phase),
-        "to": str(wanted),
-        "done": not dry_run,
-        "against": against,
-        "notes": notes_of(it.stored, wanted),
-    }
+    notes = move_notes(it.stored, wanted)
     if as_json:
-        print_json(shown)
+        print_json(PhaseChange(before=it.stored.phase, after=wanted, done=not dry_run, against=against, notes=notes))
         return
-    how = "gone" if not dry_run else "would be refused:" if against and not anyway else "would go"
-    click.echo(f"{how} from {shown['from']} to {shown['to']}")
-    for line in (*against, *shown["notes"]):
+    how = "moved" if not dry_run else "would be refused: move" if against and not anyway else "would move"
+    click.echo(f"{how} from {it.stored.phase} to {wanted}")
+    for line in (*against, *notes):
         click.echo(f"  {line}")
 
 
-def _status_rows(shown: dict[str, Any]) -> list[list[object]]:
-    since = f" since {shown['since']}" if shown["since"] else ""
-    backfill, compare = shown["backfill"], shown["compare"]
-    latencies = ", ".join(f"{name} {ms:.1f}" for name, ms in shown["mean_ms"].items() if ms is not None)
+def _status_rows(status: MigrationStatusAnswer) -> list[list[object]]:
+    since = f" since {status.since}" if status.since else ""
+    latencies = ", ".join(f"{name} {ms:.1f}" for name, ms in status.mean_ms.items() if ms is not None)
     return [
-        ["phase", f"{shown['phase']}{since}"],
-        ["JOBS_MIGRATION", shown["setting"]],
-        ["reads found in the tables", _percent(shown["hit_rate"])],
-        ["writes that failed there", _percent(shown["error_rate"])],
-        ["mean time, in ms", latencies or "nothing was counted yet"],
-        ["in S3 and not stored", shown["unstored"]],
-        ["backfill", _backfill_words(backfill) if backfill else "none yet"],
-        ["compare", _compare_words(compare) if compare else "none yet"],
+        ["phase", f"{status.phase}{since}"],
+        ["JOBS_MIGRATION", status.setting],
+        ["reads served by the tables", _percent(status.hit_rate)],
+        ["failed writes to the tables", _percent(status.error_rate)],
+        ["mean latency, in ms", latencies or "no data yet"],
+        ["in S3 but not in the tables", status.unstored],
+        ["backfill", _backfill_words(status.backfill) if status.backfill else "not run yet"],
+        ["compare", _compare_words(status.compare) if status.compare else "not run yet"],
     ]
 
 
 def _percent(share: float | None) -> str:
-    return "nothing was counted yet" if share is None else f"{share:.2%}"
+    return "no data yet" if share is None else f"{share:.2%}"
 
 
-def _backfill_words(backfill: dict[str, Any]) -> str:
-    how = f"finished {backfill['finished']}" if backfill["finished"] else f"stopped at {backfill['updated']}"
-    return f"{how}: {backfill['objects']} of {backfill['total']} objects, {backfill['unusable']} unusable"
+def _backfill_words(done: BackfillState) -> str:
+    how = f"finished {done.finished}" if done.finished else f"incomplete, last updated {done.updated}"
+    return f"{how}: {done.objects} of {done.total} objects, {done.unusable} unusable"
 
 
-def _compare_words(compare: dict[str, Any]) -> str:
-    share = "" if compare["share"] >= 1 else f" (a share of {compare['share']:g})"
-    return f"finished {compare['finished']}: {compare['jobs']} jobs{share}, {compare['differences']} differences"
+def _compare_words(done: ComparisonProgress) -> str:
+    share = "" if done.share >= 1 else f" (a sample of {done.share:.0%})"
+    return f"finished {done.finished}: {done.jobs} jobs{share}, {done.differences} differences"

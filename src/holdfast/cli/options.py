@@ -15,36 +15,36 @@ from holdfast.kernel.settings.kinds import Location
 Command = Callable[..., None]
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout.")
-dry_run = click.option("--dry-run", is_flag=True, help="Tell what would be done, and change nothing.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else.")
+dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done without changing anything.")
 
 
-def with_settings(*flags: str, even_wrong: bool = False) -> Callable[[Command], Command]:
-    """Load the settings, log as they say, and call the command with them.
+def with_settings(*flags: str, even_invalid: bool = False) -> Callable[[Command], Command]:
+    """Load the settings, set up logging, and call the command with the settings.
 
-    The command gets ``--config`` and the named flags; an option's text is that of the setting it stands for. With
-    `even_wrong` it is called with what is wrong, where something is.
+    The command gets ``--config`` and the named flags; an option takes its help text from its setting. With
+    `even_invalid` the command is also called when a setting is invalid, with the error in place of the settings.
     """
     rows = [row for row in SETTINGS if row.flag in ("--config", *flags)]
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def run(**given: Any) -> None:
-            texts = {row.name: given.pop(row.attribute) for row in rows}
+        def run(**options: Any) -> None:
+            texts = {row.name: options.pop(row.attribute) for row in rows}
             try:
                 settings = load_settings(os.environ, {name: text for name, text in texts.items() if text is not None})
             except BadSetting as error:
-                if not even_wrong:
+                if not even_invalid:
                     raise
-                command(error, **given)
+                command(error, **options)
                 return
             _start_logging(settings)
-            command(settings, **given)
+            command(settings, **options)
 
         wrapped: Command = run
         for row in reversed(rows):
             help_text = f"{row.help_text} [{row.name}; default: {row.default_words}]"
-            # As text: the setting's kind checks it, in the same words wherever the value came from.
+            # As text: the setting's kind validates it, with the same message whatever the source of the value.
             wrapped = click.option(
                 str(row.flag), row.attribute, metavar=row.flag_value, help=help_text, shell_complete=_completer(row)
             )(wrapped)
@@ -54,7 +54,7 @@ def with_settings(*flags: str, even_wrong: bool = False) -> Callable[[Command], 
 
 
 def _completer(row: Setting) -> Completer | None:
-    """The shell's own names of files and directories, for a setting that is one."""
+    """The shell completes files and directories itself, for a setting that names one."""
     if not isinstance(row.kind, Location):
         return None
     kind = "dir" if row.flag_value == "DIR" else "file"
@@ -62,6 +62,6 @@ def _completer(row: Setting) -> Completer | None:
 
 
 def _start_logging(settings: Settings) -> None:
-    from holdfast.entrypoints.logs import start_logging
+    from holdfast.entrypoints.process_setup import start_logging
 
     start_logging(settings)

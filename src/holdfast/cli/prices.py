@@ -1,4 +1,4 @@
-"""`holdfast prices`: what EC2's machines cost, as far as figures here say, and newer prices."""
+"""`holdfast prices`: the EC2 prices used for cost figures, and how to update them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.options import as_json, dry_run, with_settings
-from holdfast.cli.output import print_json, print_table, print_words
+from holdfast.cli.terminal.output import print_json, print_table, print_words
 
 if TYPE_CHECKING:
     from holdfast.kernel.settings import Settings
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 @click.group("prices")
 def prices_commands() -> None:
-    """EC2's prices, of which the cost of jobs and machines is made."""
+    """Show and update the EC2 prices used for cost figures."""
 
 
 @prices_commands.command("show")
 @as_json
 @with_settings("--data")
 def show_command(settings: Settings, *, as_json: bool) -> None:
-    """Show the prices that count, their date and whose word they are."""
-    from holdfast.entrypoints.pricing import price_table
+    """Show the prices in use, their date and their source."""
+    from holdfast.entrypoints.wiring.prices import price_table
 
     shown = price_table(settings).shown()
     if as_json:
         print_json(shown)
         return
-    print_words(f"of {shown['as_of']}, for {shown['region']}: {shown['source']}")
-    print_words(f"from {shown['file'] or 'what is shipped with Holdfast'}; newer ones: holdfast prices refresh")
+    print_words(f"EC2 prices as of {shown['as_of']} for {shown['region']}: {shown['source']}")
+    print_words(f"from {shown['file'] or 'the prices shipped with Holdfast'}; to update: holdfast prices refresh")
     rows = [[f"{item['large_usd_per_hour']:.5f}", item["family"]] for item in shown["items"]]
-    print_table(["USD AN HOUR", "SIZE LARGE OF"], rows)
+    print_table(["USD PER HOUR", "FAMILY (SIZE LARGE)"], rows)
 
 
-@prices_commands.command("refresh", short_help="Take AWS's prices of today instead of the shipped ones.")
+@prices_commands.command("refresh", short_help="Replace the shipped prices with current AWS prices.")
 @click.argument("listed", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--region", metavar="REGION", help="Of which region.  [default: the file's only one; without a file, boto3's]"
+    "--region", metavar="REGION", help="AWS region.  [default: the only region in FILE; without FILE, boto3's region]"
 )
 @as_json
 @dry_run
@@ -47,14 +47,14 @@ def show_command(settings: Settings, *, as_json: bool) -> None:
 def refresh_command(
     settings: Settings, *, listed: Path | None, region: str | None, as_json: bool, dry_run: bool
 ) -> None:
-    """Take AWS's prices of today; from then on they count instead of the shipped ones.
+    """Replace the shipped EC2 prices with current ones from AWS.
 
-    FILE is a saved list: the output of 'aws pricing get-products', or AWS's price list file of EC2 in a region. Without
-    it AWS is asked, which needs the permission of deploy/iam/prices-policy.json.
+    FILE is a saved price list: the output of 'aws pricing get-products', or the EC2 price list file of one region.
+    Without FILE, prices are fetched from AWS, which needs the permissions in deploy/iam/prices-policy.json.
 
-    They are written to PRICES_FILE, or into the data directory. What runs already reads them when it starts next.
+    The prices are written to PRICES_FILE, or to the data directory. Running processes read them at their next start.
     """
-    from holdfast.entrypoints.pricing import refresh
+    from holdfast.entrypoints.wiring.prices import refresh
 
     found = refresh(settings, listed, region, write=not dry_run)
     if as_json:
@@ -63,4 +63,4 @@ def refresh_command(
     would = "would be written" if dry_run else "written"
     print_words(f"{found['families']} prices of {found['as_of']} for {found['region']} {would} to {found['file']}")
     for change in found["changed"]:
-        click.echo(f"{change['family']}.large: {change['from']:.5f} before, {change['to']:.5f} now")
+        click.echo(f"{change['family']}.large: {change['from']:.5f} → {change['to']:.5f}")

@@ -1,4 +1,4 @@
-"""`holdfast run`: everything on one port. `holdfast serve`: the same without the loops."""
+"""`holdfast run`: everything on one port. `holdfast serve`: the same without the control loops."""
 
 import click
 
@@ -6,29 +6,29 @@ from holdfast.cli.options import with_settings
 from holdfast.kernel.settings import Settings
 
 
-@click.command("run")
+@click.command("run", short_help="Run control loops, webhooks, API and console.")
 @with_settings("--host", "--port", "--data")
 def run_command(settings: Settings) -> None:
-    """Run Holdfast until it is told to stop.
+    """Run everything in one process: control loops, webhooks, API and console.
 
-    It ticks, takes in EC2's events and GitHub's webhooks (/webhooks/github), and serves the console at /, the API
-    at /api, health checks at /healthz and /readyz, and metrics at /metrics.
+    Scales the cluster, receives EC2 events and GitHub webhooks (/webhooks/github), and serves the console at /, the API
+    at /api, health checks at /healthz and /readyz, and metrics at /metrics. Ctrl-C or SIGTERM stops it.
 
-    With SQLite it makes its directory and its tables by itself. With DynamoDB it only says what is missing:
-    'holdfast tables create' makes them.
+    On SQLite, the data directory and the tables are created automatically. On DynamoDB, create the tables first with
+    'holdfast tables create'.
     """
     from holdfast.entrypoints.server import serve
 
-    serve(settings, say=click.echo)
+    serve(settings, announce=click.echo)
 
 
-@click.command("serve", short_help="Serve webhooks, API and pages, without ticking.")
+@click.command("serve", short_help="Serve webhooks, API and console, without control loops.")
 @with_settings("--host", "--port", "--data")
 def serve_command(settings: Settings) -> None:
-    """Serve webhooks, API and pages, and leave the ticks to another process.
+    """Serve webhooks, API and console, and leave the control loops to another process.
 
-    Several of these may run beside one 'holdfast run', on DynamoDB.
+    On DynamoDB, any number of these can run beside one 'holdfast run'.
     """
     from holdfast.entrypoints.server import serve
 
-    serve(settings, say=click.echo, loops=False)
+    serve(settings, announce=click.echo, loops=False)

@@ -1,9 +1,9 @@
-"""`holdfast settings`: every setting, its value, and where it came from."""
+"""`holdfast settings`: every setting, its value and its source."""
 
 import click
 
 from holdfast.cli.options import as_json, with_settings
-from holdfast.cli.output import print_json, print_table
+from holdfast.cli.terminal.output import print_json, print_table
 from holdfast.kernel.settings import SETTINGS, Settings
 
 
@@ -13,13 +13,13 @@ from holdfast.kernel.settings import SETTINGS, Settings
 def settings_command(settings: Settings, *, as_json: bool) -> None:
     """Show every setting, its value and its source.
 
-    The strongest source wins: a flag, the environment, holdfast.toml, the default.
+    Sources, in order of precedence: flags, environment variables, holdfast.toml, defaults.
     """
     values = {row.name: getattr(settings, row.attribute) for row in SETTINGS}
     if not as_json:
         with_units = {row.name: f"{row.words(values[row.name])} {row.unit}".rstrip() for row in SETTINGS}
         rows = [(row.name, with_units[row.name], settings.sources[row.name], row.help_text) for row in SETTINGS]
-        print_table(["NAME", "VALUE", "SOURCE", "WHAT IT IS"], rows)
+        print_table(["NAME", "VALUE", "SOURCE", "DESCRIPTION"], rows)
         return
     items = [
         {

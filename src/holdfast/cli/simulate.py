@@ -1,4 +1,4 @@
-"""`holdfast simulate`: the program in a simulated world, with faults, and checkers that watch."""
+"""`holdfast simulate`: run Holdfast in a simulated world with faults, and check its invariants."""
 
 from __future__ import annotations
 
@@ -13,42 +13,48 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from holdfast.cli.options import as_json
-from holdfast.cli.output import print_json, print_words
-from holdfast.cli.simulate_options import Days, ScenarioName, SvgFile, check_together, names_of
+from holdfast.cli.simulate_options import Days, ScenarioName, SvgFile, check_combination, fault_names
+from holdfast.cli.terminal.output import print_json, print_words
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.kernel.text import some
 
 if TYPE_CHECKING:
-    from holdfast.entrypoints.simulation import Question, Tally
-    from holdfast.simulator.run import Outcome
+    from holdfast.entrypoints.simulation.program import RunRequest
+    from holdfast.entrypoints.simulation.search import Tally
+    from holdfast.simulator.proof.run import Outcome
 
-_SHOWN_MOST: Final = 3  # violations that are shrunk and told in full
+_SHOWN_MOST: Final = 3  # violations that are shrunk and shown in full
 _BAR: Final = 30
 
 
-@click.command("simulate", short_help="Run Holdfast in a simulated world, under its invariants.")
+@click.command("simulate", short_help="Test Holdfast in a simulated world with faults.")
 @click.option(
-    "--seed", metavar="N", type=click.IntRange(0), default=1, show_default=True, help="The seed, or the first of many."
+    "--seed",
+    metavar="N",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="The seed, or the first seed of a search.",
 )
-@click.option("--seeds", metavar="N", type=click.IntRange(1), help="How many seeds to search, one after the other.")
-@click.option("--jobs", metavar="N", type=click.IntRange(1, 64), help="Processes for a search.  [default: 1]")
-@click.option("--days", metavar="DAYS", type=Days(0.1, 365), help="Virtual days for each seed.  [default: 0.25]")
+@click.option("--seeds", metavar="N", type=click.IntRange(1), help="Search this many consecutive seeds.")
+@click.option("--jobs", metavar="N", type=click.IntRange(1, 64), help="Number of processes for a search.  [default: 1]")
+@click.option("--days", metavar="DAYS", type=Days(0.1, 365), help="Virtual days per seed.  [default: 0.25]")
 @click.option(
     "--scenario",
     metavar="NAME",
     type=ScenarioName(),
-    help="A scenario of the library instead of what the seed draws; 'list' shows them.",
+    help="Run this scenario instead of one drawn from the seed; 'list' lists them.",
 )
 @click.option(
     "--faults",
     type=click.Choice(["none", "mild", "wild"]),
-    help="How much goes wrong.  [default: wild; none for a scenario]",
+    help="How many faults to inject.  [default: wild; none for a scenario]",
 )
 @click.option(
-    "--only", metavar="NAMES", help="Of the run's faults only these, by name, separated by commas; 'none' for no fault."
+    "--only", metavar="NAMES", help="Inject only these faults of the run, separated by commas; 'none' for no faults."
 )
-@click.option("--plot", type=SvgFile(), metavar="FILE.svg", help="Draw the run into this file.")
-@click.option("--story", is_flag=True, help="Tell everything that happened, line by line.")
+@click.option("--plot", type=SvgFile(), metavar="FILE.svg", help="Plot the run to this file.")
+@click.option("--story", is_flag=True, help="Print everything that happened, line by line.")
 @as_json
 def simulate_command(
     *,
@@ -63,20 +69,20 @@ def simulate_command(
     story: bool,
     as_json: bool,
 ) -> None:
-    """Run Holdfast in a simulated world and hold it to its invariants.
+    """Run Holdfast in a simulated world and check its invariants.
 
-    A seed decides everything: the cluster, its load, the settings, the jobs at GitHub, and what goes wrong. It stands
-    for six hours, four with faults and two in which the world is well and everything must settle. The exit code is 1
-    when an invariant did not hold; then the faults that are needed for it are told, what happened, and the command to
-    see it again.
+    The seed determines everything: the cluster, its load, the settings, the jobs at GitHub, and the faults. A run lasts
+    six simulated hours: four with faults, then two without, in which everything must settle. If an invariant is
+    violated, the exit code is 1, and the output shows the minimal set of faults, what happened, and the command to
+    reproduce it.
     """
     import logging
 
-    from holdfast.entrypoints.simulation import Question
-    from holdfast.simulator.swarm import Faultiness
+    from holdfast.entrypoints.simulation.program import RunRequest
+    from holdfast.simulator.proof.swarm import Faultiness
 
-    logging.disable(logging.WARNING)  # the program complains of every fault
-    check_together(
+    logging.disable(logging.WARNING)  # every injected fault would be logged
+    check_combination(
         {"--seeds": seeds, "--jobs": jobs, "--days": days, "--only": only, "--plot": plot, "--story": story or None},
         scenario,
         as_json=as_json,
@@ -84,25 +90,26 @@ def simulate_command(
     if scenario == "list":
         _list_scenarios(as_json=as_json)
         return
-    mood = Faultiness(faults or ("none" if scenario else "wild"))
-    question = Question(seed, mood, days, scenario)
+    level = Faultiness(faults or ("none" if scenario else "wild"))
+    request = RunRequest(seed, level, days, scenario)
     if seeds is None:
-        _one(question, None if only is None else names_of(only), plot=plot, story=story, as_json=as_json)
+        _run_one(request, None if only is None else fault_names(only), plot=plot, story=story, as_json=as_json)
     else:
-        _many(question, seeds, jobs or 1, as_json=as_json)
+        _search(request, seeds, jobs or 1, as_json=as_json)
 
 
-def _one(question: Question, only: list[str] | None, *, plot: Path | None, story: bool, as_json: bool) -> None:
-    from holdfast.entrypoints.simulation import answer, tallied
+def _run_one(request: RunRequest, only: list[str] | None, *, plot: Path | None, story: bool, as_json: bool) -> None:
+    from holdfast.entrypoints.simulation.program import outcome_of
+    from holdfast.entrypoints.simulation.search import tallied
 
-    outcome = answer(question, only, sampled=plot is not None)
+    outcome = outcome_of(request, only, sampled=plot is not None)
     if only is not None:
-        _check_names(question, only, outcome)
+        _check_names(request, only, outcome)
     if plot is not None:
         _draw(plot, outcome)
     tally = tallied(outcome)
     if as_json:
-        about = {"seed": question.seed, "story": outcome.story.digest(), "fault_names": outcome.fault_names}
+        about = {"seed": request.seed, "story": outcome.story.digest(), "fault_names": outcome.fault_names}
         print_json({**tally.shown(), **about, **({"plot": str(plot)} if plot else {})})
     else:
         if story:
@@ -111,100 +118,102 @@ def _one(question: Question, only: list[str] | None, *, plot: Path | None, story
         print_words(_setup_words(outcome))
         print_words(_tally_words(tally))
     if outcome.violations:
-        _tell_violation(question, outcome, only)
+        _print_violation(request, outcome, only)
         sys.exit(1)
 
 
-def _check_names(question: Question, only: list[str], outcome: Outcome) -> None:
-    """Names of faults that the run does not have are an error. Those that only others bring about are told."""
-    from holdfast.entrypoints.simulation import answer
+def _check_names(request: RunRequest, only: list[str], outcome: Outcome) -> None:
+    """Unknown fault names are an error. Faults that occur only together with others are reported."""
+    from holdfast.entrypoints.simulation.program import outcome_of
 
     missing = [name for name in only if name not in outcome.fault_names]
     if not missing:
         return
-    all_names = answer(question, stop_at_first=False).fault_names
+    all_names = outcome_of(request, stop_at_first=False).fault_names
     unknown = [name for name in missing if name not in all_names]
     if unknown:
         close = difflib.get_close_matches(unknown[0], all_names, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
-        words = "no such fault" if len(unknown) == 1 else "no such faults"
-        raise click.UsageError(f"--only: {words} in this run: {', '.join(unknown)}; {hint}--json lists fault_names")
-    click.echo(f"did not come about without other faults: {', '.join(missing)}", err=True)
+        words = "unknown fault" if len(unknown) == 1 else "unknown faults"
+        raise click.UsageError(
+            f"--only: {words} in this run: {', '.join(unknown)}; {hint}--json lists them as fault_names"
+        )
+    click.echo(f"did not occur without the other faults: {', '.join(missing)}", err=True)
 
 
-def _many(question: Question, seeds: int, jobs: int, *, as_json: bool) -> None:
-    from holdfast.entrypoints.simulation import search
+def _search(request: RunRequest, seeds: int, jobs: int, *, as_json: bool) -> None:
+    from holdfast.entrypoints.simulation.search import search
 
-    progress = _Progress(seeds, shows=sys.stderr.isatty())
-    tally = search(question, islice(count(question.seed), seeds), jobs, progress.told)
+    progress = _SearchProgress(seeds, shows=sys.stderr.isatty())
+    tally = search(request, islice(count(request.seed), seeds), jobs, progress.show)
     progress.end()
     if as_json:
         print_json(tally.shown())
     else:
         print_words(_tally_words(tally))
     if tally.found:
-        _tell_found(question, tally)
+        _print_violations(request, tally)
         sys.exit(1)
 
 
-def _tell_found(question: Question, tally: Tally) -> None:
+def _print_violations(request: RunRequest, tally: Tally) -> None:
     from dataclasses import replace
 
-    from holdfast.entrypoints.simulation import answer
+    from holdfast.entrypoints.simulation.program import outcome_of
 
     for seed in sorted(tally.found)[:_SHOWN_MOST]:
-        again = replace(question, seed=seed)
-        _tell_violation(again, answer(again), None)
+        again = replace(request, seed=seed)
+        _print_violation(again, outcome_of(again), None)
     left = len(tally.found) - _SHOWN_MOST
     if left > 0:
         others = ", ".join(str(seed) for seed in sorted(tally.found)[_SHOWN_MOST:][:20])
         click.echo(f"and {left} more seeds: {others}", err=True)
 
 
-def _tell_violation(question: Question, outcome: Outcome, only: list[str] | None) -> None:
-    """On stderr, so that --json stays alone on stdout: what broke, what is needed for it, how it came about."""
-    from holdfast.entrypoints.simulation import answer, needed_faults
+def _print_violation(request: RunRequest, outcome: Outcome, only: list[str] | None) -> None:
+    """On stderr, because stdout may hold JSON: the violation, the faults it needs, and what happened."""
+    from holdfast.entrypoints.simulation.program import needed_faults, outcome_of
     from holdfast.simulator.checkers import EVERY
 
-    needed = needed_faults(question, outcome) if only is None else only
-    shortest = answer(question, needed) if only is None else outcome
+    needed = needed_faults(request, outcome) if only is None else only
+    shortest = outcome_of(request, needed) if only is None else outcome
     violation, position = shortest.violations[0]
     says = next(checker.says for checker in EVERY if checker.name == violation.invariant)
     lines = [
         "",
-        f"{violation.invariant} does not hold: {says}",
-        f"  seed {question.seed}: {violation.found}",
-        f"  faults that are needed ({len(needed)} of {len(outcome.fault_names)}):",
+        f"{violation.invariant} violated: {says}",
+        f"  seed {request.seed}: {violation.found}",
+        f"  faults needed ({len(needed)} of {len(outcome.fault_names)}):",
         *(f"    {name}" for name in needed),
         "  what happened:",
         *(f"    {line}" for line in shortest.story.until(position)),
         "",
-        "to see it again:",
-        f"  {question.command(needed)}",
+        "to reproduce:",
+        f"  {request.command(needed)}",
     ]
     for line in lines:
         click.echo(line, err=True)
 
 
 def _draw(path: Path, outcome: Outcome) -> None:
-    from holdfast.simulator.plot import drawn_run
+    from holdfast.simulator.proof.plot import drawn_run
 
     try:
         path.write_text(drawn_run(outcome), encoding="utf-8")
     except OSError as error:
-        raise NeedsOperator(f"cannot write {path}: {error.strerror}; name another file with --plot") from error
-    click.echo(f"drawn: {path}", err=True)
+        raise NeedsOperator(f"cannot write {path}: {error.strerror}; choose another file with --plot") from error
+    click.echo(f"plot written to {path}", err=True)
 
 
 def _list_scenarios(*, as_json: bool) -> None:
-    from holdfast.cli.output import print_table
-    from holdfast.simulator.scenarios import SCENARIOS
+    from holdfast.cli.terminal.output import print_table
+    from holdfast.simulator.proof.scenarios import SCENARIOS
 
     rows = [(name, (setup.__doc__ or "").strip()) for name, setup in SCENARIOS.items()]
     if as_json:
         print_json({"items": [{"name": name, "about": about} for name, about in rows], "cursor": None})
     else:
-        print_table(["SCENARIO", "WHAT HAPPENS"], rows)
+        print_table(["SCENARIO", "DESCRIPTION"], rows)
 
 
 def _setup_words(outcome: Outcome) -> str:
@@ -214,8 +223,8 @@ def _setup_words(outcome: Outcome) -> str:
         f"{setup.numbers.min_workers} to {setup.numbers.max_workers} allowed"
     )
     jobs = f"{some(tracked.jobs, 'job')} of {some(tracked.runs, 'run')} at GitHub, {some(tracked.webhooks, 'webhook')}"
-    told = [*([workers] if setup.ticks else []), *([jobs] if setup.github else [])]
-    return f"seed {setup.seed}: {'; '.join(told)}; {some(len(outcome.fault_names), 'fault')}"
+    parts = [*([workers] if setup.ticks else []), *([jobs] if setup.github else [])]
+    return f"seed {setup.seed}: {'; '.join(parts)}; {some(len(outcome.fault_names), 'fault')}"
 
 
 def _tally_words(tally: Tally) -> str:
@@ -224,21 +233,21 @@ def _tally_words(tally: Tally) -> str:
     return f"{seeds}, {tally.virtual_days:.2f} virtual days, {calls} port calls, {faults} faults: {found}"
 
 
-class _Progress:
-    """A bar on stderr, where somebody looks."""
+class _SearchProgress:
+    """A progress bar on stderr, if that is a terminal."""
 
     def __init__(self, seeds: int, *, shows: bool) -> None:
         self._seeds = seeds
         self._shows = shows
         self._started = time.monotonic()
 
-    def told(self, tally: Tally) -> None:
+    def show(self, tally: Tally) -> None:
         if not self._shows:
             return
         seconds = max(0.001, time.monotonic() - self._started)
         rates = f"{tally.seeds / seconds:.1f} seeds/s, {tally.virtual_days / seconds:.1f} virtual days/s"
         words = f" {tally.seeds}/{self._seeds}  {rates}, {some(len(tally.found), 'violation')} "
-        # One that went on in the next line would leave a piece of itself behind each time.
+        # A line that wraps would leave fragments behind at each update.
         width = shutil.get_terminal_size().columns - 1
         room = min(_BAR, max(0, width - len(words)))
         full = round(room * tally.seeds / self._seeds)

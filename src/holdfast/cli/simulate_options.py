@@ -1,4 +1,4 @@
-"""The options of `holdfast simulate`: what each may be, and which say nothing beside each other."""
+"""The options of `holdfast simulate`: their types, and which exclude each other."""
 
 import difflib
 import math
@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 
 class Days(click.FloatRange):
-    """A number within bounds. What is no number has none."""
+    """A number within bounds; click would accept NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
@@ -21,7 +21,7 @@ class Days(click.FloatRange):
 
 
 class SvgFile(click.Path):
-    """A file to draw into. Browsers know a picture's kind by the end of its name."""
+    """The file for the plot. Browsers need the extension to recognise an SVG."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False)
@@ -29,7 +29,7 @@ class SvgFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(str(super().convert(value, param, ctx)))
         if path.suffix.lower() != ".svg":
-            self.fail(f"the picture is an SVG: {path} must end in .svg", param, ctx)
+            self.fail(f"{path} must end in .svg: the plot is an SVG", param, ctx)
         return path
 
 
@@ -43,9 +43,7 @@ class ScenarioName(click.ParamType[str]):
         if value not in names:
             close = difflib.get_close_matches(value, names, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
-            self.fail(
-                f"there is no scenario {value!r}; {hint}'holdfast simulate --scenario list' shows all", param, ctx
-            )
+            self.fail(f"unknown scenario {value!r}; {hint}'holdfast simulate --scenario list' lists all", param, ctx)
         return value
 
     def shell_complete(
@@ -54,32 +52,32 @@ class ScenarioName(click.ParamType[str]):
         return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
 
     def _names(self) -> list[str]:
-        from holdfast.simulator.scenarios import SCENARIOS
+        from holdfast.simulator.proof.scenarios import SCENARIOS
 
         return ["list", *SCENARIOS]
 
 
-def check_together(given: Mapping[str, object], scenario: str | None, *, as_json: bool) -> None:
-    """An option that would not count is refused: whoever gives it expects that it does. None: it was not given."""
-    names = [name for name, value in given.items() if value is not None]
+def check_combination(options: Mapping[str, object], scenario: str | None, *, as_json: bool) -> None:
+    """Reject an option that would have no effect. An option that was not passed is None."""
+    names = [name for name, value in options.items() if value is not None]
     if scenario == "list" and names:
-        raise click.UsageError(f"--scenario list only lists; leave out {', '.join(names)}")
+        raise click.UsageError(f"--scenario list takes no other options; remove {', '.join(names)}")
     if scenario is not None and "--days" in names:
-        raise click.UsageError("a scenario has a length of its own; leave out --days")
+        raise click.UsageError("--days cannot be combined with --scenario: a scenario has a fixed length")
     alone = [name for name in ("--only", "--plot", "--story") if name in names]
     if "--seeds" in names and alone:
-        raise click.UsageError(f"{', '.join(alone)}: of one run, and --seeds asks for many; leave out one or the other")
+        raise click.UsageError(f"{', '.join(alone)} cannot be combined with --seeds: it applies to a single run")
     if "--jobs" in names and "--seeds" not in names:
-        raise click.UsageError("--jobs is for a search; say how many seeds with --seeds")
+        raise click.UsageError("--jobs needs --seeds")
     if as_json and "--story" in names:
-        raise click.UsageError("--story is for people, and --json for programs; leave out one of them")
+        raise click.UsageError("--story cannot be combined with --json")
 
 
-def names_of(only: str) -> list[str]:
-    """The faults that --only names."""
-    from holdfast.simulator.faults import NO_FAULT
+def fault_names(only: str) -> list[str]:
+    """The fault names in --only."""
+    from holdfast.simulator.proof.faults import NO_FAULT
 
     names = [name.strip() for name in only.split(",") if name.strip()]
     if not names:
-        raise click.UsageError("--only names no fault; for a run without any: --only none")
+        raise click.UsageError("--only is empty; for a run without faults use --only none")
     return [] if names == [NO_FAULT] else names

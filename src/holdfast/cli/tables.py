@@ -1,4 +1,4 @@
-"""`holdfast tables`: what is declared, what exists, and making the one into the other."""
+"""`holdfast tables`: create missing tables, and compare the existing ones with their declarations."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.colours import Style
-from holdfast.cli.layout import wrapped
 from holdfast.cli.options import as_json, dry_run, with_settings
-from holdfast.cli.output import print_json, print_table, print_words, terminal_width
+from holdfast.cli.terminal.colours import Style
+from holdfast.cli.terminal.layout import wrapped
+from holdfast.cli.terminal.output import print_json, print_table, print_words, terminal_width
 from holdfast.kernel.errors import TableProblem
 
 if TYPE_CHECKING:
-    from holdfast.entrypoints.tables import TableCheck
+    from holdfast.entrypoints.wiring.tables import TableCheck
     from holdfast.kernel.settings import Settings
-    from holdfast.ports.store.admin import Difference
+    from holdfast.ports.store.admin import TableDifference
     from holdfast.ports.store.schema import Index
 
 
 @click.group("tables")
 def tables_commands() -> None:
-    """Create, check and describe the tables of the store."""
+    """Create, check and describe the store's tables."""
 
 
 @tables_commands.command("create")
@@ -31,11 +31,11 @@ def tables_commands() -> None:
 @dry_run
 @with_settings("--data")
 def create_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
-    """Create what is missing: tables, indexes, expiry.
+    """Create missing tables and indexes, and enable TTL.
 
-    What exists is never changed or removed: where it differs, 'holdfast tables check' says what to do.
+    Existing tables are never changed or removed; 'holdfast tables check' shows how to fix differences.
     """
-    from holdfast.entrypoints.wiring import opened_tables
+    from holdfast.entrypoints.wiring.stores import opened_tables
 
     with opened_tables(settings, writable=not dry_run) as tables:
         items = []
@@ -47,8 +47,8 @@ def create_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
         print_json({"items": items, "cursor": None})
     elif not items and not left:
-        print_words(f"nothing to create: all tables are in {settings.holdfast_store}")
-    _refuse(left, "'holdfast tables check' says what to do")
+        print_words(f"nothing to create: all tables exist in {settings.holdfast_store}")
+    _fail_if_different(left, "run 'holdfast tables check' for details")
 
 
 @tables_commands.command("check")
@@ -57,9 +57,9 @@ def create_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
 def check_command(settings: Settings, *, as_json: bool) -> None:
     """Compare the tables with their declarations.
 
-    Shows each difference and what to do about it. The exit code is 1 when there is one.
+    Shows each difference and how to fix it. The exit code is 1 if there is one.
     """
-    from holdfast.entrypoints.wiring import opened_tables
+    from holdfast.entrypoints.wiring.stores import opened_tables
 
     with opened_tables(settings) as tables:
         checks = tables.check()
@@ -69,18 +69,18 @@ def check_command(settings: Settings, *, as_json: bool) -> None:
     elif found:
         columns = ("table", "attribute", "declared", "found", "remedy")
         rows = [[str(getattr(difference, column)) for column in columns] for difference in found]
-        print_table(["TABLE", "ATTRIBUTE", "DECLARED", "FOUND", "WHAT TO DO"], rows)
+        print_table(["TABLE", "ATTRIBUTE", "DECLARED", "FOUND", "FIX"], rows)
     else:
         print_words(f"all {len(checks)} tables in {settings.holdfast_store} are as declared")
-    _refuse(found, "what to do is said with each difference")
+    _fail_if_different(found, "each difference above has its fix")
 
 
 @tables_commands.command("describe")
 @as_json
 @with_settings("--data")
 def describe_command(settings: Settings, *, as_json: bool) -> None:
-    """Show each table, and whether it exists as declared."""
-    from holdfast.entrypoints.wiring import opened_tables
+    """Show each table and whether it exists as declared."""
+    from holdfast.entrypoints.wiring.stores import opened_tables
 
     with opened_tables(settings) as tables:
         checks = tables.check()
@@ -95,17 +95,17 @@ def describe_command(settings: Settings, *, as_json: bool) -> None:
             click.echo(line)
 
 
-def _refuse(left: list[Difference], what_now: str) -> None:
+def _fail_if_different(left: list[TableDifference], next_step: str) -> None:
     if left:
         names = ", ".join(dict.fromkeys(difference.table for difference in left))
-        raise TableProblem(f"not as declared: {names}; {what_now}")
+        raise TableProblem(f"not as declared: {names}; {next_step}")
 
 
-def _differences(checks: list[TableCheck]) -> list[Difference]:
+def _differences(checks: list[TableCheck]) -> list[TableDifference]:
     return [difference for check in checks for difference in check.differences]
 
 
-def _difference_json(difference: Difference) -> dict[str, str]:
+def _difference_json(difference: TableDifference) -> dict[str, str]:
     columns = ("table", "attribute", "declared", "found", "remedy")
     return {column: str(getattr(difference, column)) for column in columns}
 

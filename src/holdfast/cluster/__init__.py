@@ -1,1 +1,1 @@
-"""One K3s cluster: what is seen, what is decided, and the actions that carry it out."""
+"""The K3s cluster's control loop: observe, decide, act."""

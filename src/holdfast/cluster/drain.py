@@ -1,7 +1,7 @@
-"""Draining a node: which pods are asked to leave, which are left alone, and which forbid it.
+"""Draining a node: which pods are evicted, which are ignored, and which block the drain.
 
-Strict, as the seed says: a pod that must not be moved stops the drain of its node, before the node is cordoned where
-that can be known. Only the eviction API is used, never a plain delete.
+Strict, as in the seed: a pod that must not be evicted blocks the drain, if possible before the node is cordoned. Only
+the eviction API is used, never a plain delete.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.ports.kube import Pod
 
 CRITICAL_CLASSES: Final = frozenset({"system-node-critical", "system-cluster-critical"})
-# An annotation, and the value that says: leave this pod where it is.
+# Annotations, and the values that forbid evicting the pod.
 DO_NOT_EVICT: Final = {
     "holdfast.dev/do-not-evict": "true",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -21,15 +21,15 @@ DO_NOT_EVICT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DrainRules:
-    """What an operator allows to be evicted beside what is plainly safe.
+    """Which pods an operator allows to be evicted, beyond those that are always safe to evict.
 
-    Local storage is what a pod's own spec shows: an emptyDir on disk, or a hostPath. A volume claim is not looked
-    behind: that it is bound to a volume of one node (K3s' local-path makes such) is known only to who may list volumes,
-    and the role that we ship does not allow that. Such a pod cannot run elsewhere; annotate it as not to be evicted.
+    Local storage means an emptyDir on disk or a hostPath in the pod's own spec. Volume claims are not resolved: whether
+    a claim is bound to a volume of one node (as with K3s' local-path) is visible only with permission to list volumes,
+    which our role does not have. Such a pod cannot run elsewhere; annotate it with holdfast.dev/do-not-evict.
     """
 
-    evict_local_storage: bool = True  # its data is lost with the pod, as it would be at any restart
-    evict_unmanaged: bool = False  # nobody would make it again
+    evict_local_storage: bool = True  # the data is lost with the pod, as in any restart
+    evict_unmanaged: bool = False  # without a controller the pod is not recreated
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,17 @@ class DrainView:
 
     to_evict: tuple[Pod, ...]
     leaving: tuple[Pod, ...]
-    blocked_by: str | None
+    blocked_by: str | None  # the first pod that must not be evicted, and why
+    blocked: int = 0  # how many such pods there are
 
     @property
     def is_drained(self) -> bool:
-        """Nothing is left but what a drain ignores."""
+        """Only ignored pods are left."""
         return not self.to_evict and not self.leaving and self.blocked_by is None
 
     @property
     def is_left_to_die(self) -> bool:
-        """What is left is on its way out: all there is to wait for, where a kubelet still answers."""
+        """Only ignored and terminating pods are left. A kubelet that does not respond never finishes those."""
         return not self.to_evict and self.blocked_by is None
 
 
@@ -55,6 +56,7 @@ def drain_view(pods: Iterable[Pod], rules: DrainRules) -> DrainView:
     to_evict: list[Pod] = []
     leaving: list[Pod] = []
     blocked_by: str | None = None
+    blocked = 0
     for pod in pods:
         if is_ignored(pod):
             continue
@@ -65,12 +67,18 @@ def drain_view(pods: Iterable[Pod], rules: DrainRules) -> DrainView:
             to_evict.append(pod)
         else:
             blocked_by = blocked_by or f"{pod}: {reason}"
-    return DrainView(tuple(to_evict), tuple(leaving), blocked_by)
+            blocked += 1
+    return DrainView(tuple(to_evict), tuple(leaving), blocked_by, blocked)
 
 
 def is_ignored(pod: Pod) -> bool:
-    """A DaemonSet would make its pod again at once; a mirror pod is the kubelet's own; a finished one holds nothing."""
+    """A DaemonSet recreates its pod at once, a mirror pod is the kubelet's own, and a finished pod runs nothing."""
     return pod.controller == "DaemonSet" or pod.is_mirror or pod.is_finished
+
+
+def has_work(pods: Iterable[Pod]) -> bool:
+    """Whether a drain would have to evict, or wait for, one of the pods."""
+    return any(not is_ignored(pod) for pod in pods)
 
 
 def reason_to_stay(pod: Pod, rules: DrainRules) -> str | None:
@@ -78,12 +86,12 @@ def reason_to_stay(pod: Pod, rules: DrainRules) -> str | None:
     if pod.priority_class in CRITICAL_CLASSES:
         return f"its priority class is {pod.priority_class}"
     if pod.namespace == "kube-system":
-        return "it belongs to kube-system, and to no DaemonSet"
+        return "it is in kube-system and not part of a DaemonSet"
     for annotation, value in DO_NOT_EVICT.items():
         if pod.annotations.get(annotation) == value:
             return f"it is annotated {annotation}={value}"
     if not pod.controller and not rules.evict_unmanaged:
-        return "nothing would make it again elsewhere"
+        return "it has no controller to recreate it"
     if pod.has_local_storage and not rules.evict_local_storage:
-        return "it keeps data on this node"
+        return "it has data on this node"
     return None

@@ -1,51 +1,48 @@
-"""What is remembered beside the state: pools without capacity, nodes that could not be drained, spot, pause.
-
-Durable, so that a restart does not try again what just failed. Losing one of these writes costs a useless try, nothing
-more; so they need no fence.
-"""
+"""The items beside the state: pools without capacity, nodes that could not be drained, refused tags, notices, pause."""
 
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
-from holdfast.cluster.attributes import Reader, StateDamaged
-from holdfast.fleet.options import CAPACITY_BACKOFF, PoolFailure
+from holdfast.control.pause import pause_key
+from holdfast.control.stored_attributes import AttributeReader
+from holdfast.fleet.capacity_memory import capacity_key, forget_failure, read_failures, remember_failure
+from holdfast.fleet.options import PoolFailure
 from holdfast.kernel.ids import ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.store import Item, Key, Store, attr, remove_all
+from holdfast.ports.store import Item, Key, Store, remove_all
 from holdfast.ports.store.tables import STATE
-from holdfast.ports.store.values import shown
 
 _DRAIN: Final = "drain|"
+_MARKS: Final = "tag|accepted"
 _KEPT_SECONDS: Final = 86_400
-_SKEW_SECONDS: Final = 60  # two clocks may differ a little, without one of them having jumped
-
-K = TypeVar("K")
 
 
 class Remembered(Struct, frozen=True):
-    """The items beside the state, as of one look."""
+    """The items beside the state, read at one moment."""
 
     failures: Mapping[str, PoolFailure]
     undrainable: Mapping[InstanceId, PoolFailure]
+    marks_refused: PoolFailure | None
     noticed: frozenset[InstanceId]
     is_paused: bool
 
 
 def memory_keys(cluster: ClusterId) -> list[Key]:
-    return [Key(f"{cluster}#{name}") for name in ("capacity", "spots", "pause")]
+    return [capacity_key(cluster), spots_key(cluster), pause_key(cluster)]
 
 
 def spots_key(cluster: ClusterId) -> Key:
-    """The ids of the spot notices that are not closed."""
-    return memory_keys(cluster)[1]
+    """The item with the ids of machines whose notices are not closed."""
+    return Key(f"{cluster}#spots")
 
 
 def read_memory(items: list[Item | None]) -> Remembered:
-    """The items in the order of `memory_keys`; absent ones mean nothing to remember."""
+    """The items in the order of `memory_keys`; absent ones are empty."""
     capacity, spots, pause = (item or {} for item in items)
-    failures = {name: _failure(name, value) for name, value in capacity.items() if "|" in name}
+    failures = read_failures(capacity)
+    marks_refused = failures.pop(_MARKS, None)
     return Remembered(
         failures={name: failure for name, failure in failures.items() if not name.startswith(_DRAIN)},
         undrainable={
@@ -53,45 +50,35 @@ def read_memory(items: list[Item | None]) -> Remembered:
             for name, failure in failures.items()
             if name.startswith(_DRAIN)
         },
-        noticed=frozenset(map(InstanceId, Reader(spots, "spots: ").text_set("open"))),
+        marks_refused=marks_refused,
+        noticed=frozenset(map(InstanceId, AttributeReader(spots, "spots: ").text_set("open"))),
         is_paused=pause.get("paused") is True,
     )
 
 
-def believable(failures: Mapping[K, PoolFailure], now: Instant) -> dict[K, PoolFailure]:
-    """Those that a clock can have written that was right: none is kept for longer than the longest back-off."""
-    latest = now.plus(CAPACITY_BACKOFF.most_seconds + _SKEW_SECONDS)
-    return {name: failure for name, failure in failures.items() if failure.until <= latest}
-
-
-def remember_failure(
-    store: Store, cluster: ClusterId, pool: str, earlier: PoolFailure | None, now: Instant
-) -> PoolFailure:
-    """Note that a pool had no capacity, or that a node could not be drained."""
-    failure = PoolFailure.after(earlier, now)
-    stored = {"failures": failure.failures, "untilEpoch": failure.until.epoch_seconds}
-    store.update(STATE, memory_keys(cluster)[0], attr(pool).set_to(stored))
-    return failure
-
-
 def remember_undrainable(
-    store: Store, cluster: ClusterId, known: Mapping[InstanceId, PoolFailure], instance: InstanceId, now: Instant
+    store: Store,
+    cluster: ClusterId,
+    known: Mapping[InstanceId, PoolFailure],
+    instance: InstanceId,
+    now: Instant,
+    action: str,
 ) -> dict[InstanceId, PoolFailure]:
-    """Note that a node could not be drained; and forget those of days ago, whose machines may be long gone."""
-    failure = remember_failure(store, cluster, f"{_DRAIN}{instance}", known.get(instance), now)
+    """Record that `action` could not drain a node, and drop records that are days old: their machines may be gone.
+
+    An empty `action` counts every time.
+    """
+    failure = remember_failure(store, cluster, f"{_DRAIN}{instance}", known.get(instance), now, action)
     old = [name for name, failure in known.items() if now.seconds_since(failure.until) > _KEPT_SECONDS]
     if old:
-        store.update(STATE, memory_keys(cluster)[0], remove_all(*(f"{_DRAIN}{name}" for name in old[:50])))
+        store.update(STATE, capacity_key(cluster), remove_all(*(f"{_DRAIN}{name}" for name in old[:50])))
     return {**known, instance: failure}
 
 
-def forget_failure(store: Store, cluster: ClusterId, pool: str) -> None:
-    """It worked: the next failure is a first one again."""
-    store.update(STATE, memory_keys(cluster)[0], attr(pool).remove())
+def remember_marks_refused(store: Store, cluster: ClusterId, earlier: PoolFailure | None, now: Instant) -> PoolFailure:
+    """Record that EC2 refuses the tag of accepted machines, so that not every tick asks again."""
+    return remember_failure(store, cluster, _MARKS, earlier, now, action="")  # each refusal counts
 
 
-def _failure(name: str, value: object) -> PoolFailure:
-    match value:
-        case {"failures": int(failures), "untilEpoch": int(until)}:
-            return PoolFailure(failures, Instant.from_epoch_seconds(until))
-    raise StateDamaged(f"capacity memory: {shown(name)} is {shown(value)}; remove that attribute")
+def forget_marks_refused(store: Store, cluster: ClusterId) -> None:
+    forget_failure(store, cluster, _MARKS)

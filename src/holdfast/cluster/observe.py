@@ -1,78 +1,72 @@
-"""Look at the world: reads only. What cannot be had is Unknown, and says why; without EC2 there is no look at all."""
+"""Observe the cluster; reads only. A reading that fails is Unknown with its reason; without EC2 the tick fails."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from msgspec import Struct
-
-from holdfast.cluster.memory import believable, memory_keys, read_memory
-from holdfast.cluster.notices import read_notices
+from holdfast.cluster.impossible_pods import impossible_pods, pending_pods
+from holdfast.cluster.memory import memory_keys, read_memory
+from holdfast.cluster.ports import ReadPorts
 from holdfast.cluster.seen import KubeView, Seen
+from holdfast.cluster.spot.notice import read_notices
 from holdfast.cluster.state import ClusterState, read_state
+from holdfast.fleet.capacity_memory import without_future_failures
 from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on
+from holdfast.fleet.options import PoolFailure
 from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable
-from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Kube
-from holdfast.ports.machines import Machine, MachineError, Machines
+from holdfast.ports.machines import Machine, MachineError
 from holdfast.ports.readings import Known, Reading, Unknown
-from holdfast.ports.signals import PendingPods, Signals
-from holdfast.ports.store import Key, Store
+from holdfast.ports.store import Key
 from holdfast.ports.store.tables import STATE
 
 
 class NoLook(Retryable):
-    """EC2 could not be asked what machines there are: nothing can be decided until it can."""
+    """EC2 did not list the machines: nothing can be decided without them."""
 
 
-class Senses(Struct, frozen=True):
-    """The ports that are only read, and what of EC2 is ours."""
-
-    store: Store
-    machines: Machines
-    kube: Kube
-    signals: Signals
-    cluster: ClusterId
-    tags: Mapping[str, str]
-    subnets: Sequence[str]
-
-
-def observe(senses: Senses, now: Instant) -> Seen:
-    # The state first: what is judged by it (an orphan, say) must have been seen after it was read.
-    keys = [Key(senses.cluster), *memory_keys(senses.cluster)]
-    item, *beside = senses.store.batch_get(STATE, keys, consistent=True)
+def observe(ports: ReadPorts, now: Instant, instance_types: Sequence[str] = ()) -> Seen:
+    """What there is to see. `instance_types` are those that can be launched."""
+    # Read the state first: a machine that is compared with it (an orphan, say) must have been listed after it.
+    keys = [Key(ports.cluster), *memory_keys(ports.cluster)]
+    item, *beside = ports.store.batch_get(STATE, keys, consistent=True)
     state = read_state(item)
     remembered = read_memory(beside)
     try:
-        machines = _machines(senses, state)
-        subnets = tuple(senses.machines.subnets(senses.subnets))
+        machines = _machines(ports, state)
+        subnets = tuple(ports.machines.subnets(ports.subnets))
     except MachineError as error:
         ruling = ruling_on(error.code)
         if ruling.verdict is Ec2Verdict.OPERATOR:
-            raise NeedsOperator(f"EC2 refuses to tell what machines there are: {error}; {ruling.remedy}") from error
-        raise NoLook(f"EC2 does not tell what machines there are: {error}; this tick does nothing") from error
-    kube = _kube(senses.kube, now)
+            raise NeedsOperator(f"EC2 refuses to list machines: {error}; {ruling.remedy}") from error
+        raise NoLook(f"EC2 did not list machines: {error}; this tick does nothing") from error
+    kube = _kube(ports.kube, now)
+    view = KubeView((), ()) if isinstance(kube, Unknown) else kube.value
+    impossible = impossible_pods(view.pods, view.nodes, instance_types)
+    pods = kube if isinstance(kube, Unknown) else Known(view.pods, kube.at)
     return Seen(
-        cluster=senses.cluster,
+        cluster=ports.cluster,
         now=now,
         state=state,
         machines=machines,
         kube=kube,
-        cpu=senses.signals.cpu(),
-        pending=_pending(senses.signals, kube, now),
+        cpu=ports.signals.cpu(),
+        pending=pending_pods(ports.signals.pending_pods(), pods, impossible, now),
+        impossible=impossible,
         subnets=subnets,
-        notices=read_notices(senses.store, remembered.noticed),
-        failures=believable(remembered.failures, now),
-        undrainable=believable(remembered.undrainable, now),
+        notices=read_notices(ports.store, remembered.noticed),
+        failures=without_future_failures(remembered.failures, now),
+        undrainable=without_future_failures(remembered.undrainable, now),
+        marks_refused=_unless_in_future(remembered.marks_refused, now),
         is_paused=remembered.is_paused,
-        ready_elsewhere=senses.signals.ready_addresses() if isinstance(kube, Unknown) else None,
+        ready_elsewhere=ports.signals.ready_addresses() if isinstance(kube, Unknown) else None,
     )
 
 
-def _machines(senses: Senses, state: ClusterState) -> tuple[Machine, ...]:
-    """Those with our tags, and those that an action names: an older autoscaler's may bear other tags."""
-    tagged = senses.machines.tagged(senses.tags)
+def _machines(ports: ReadPorts, state: ClusterState) -> tuple[Machine, ...]:
+    """The machines with our tags, and those that an action names: an older autoscaler's may have other tags."""
+    tagged = ports.machines.tagged(ports.tags)
     missing = sorted(state.named - {machine.id for machine in tagged})
-    return (*tagged, *(senses.machines.found(missing) if missing else ()))
+    return (*tagged, *(ports.machines.found(missing) if missing else ()))
 
 
 def _kube(kube: Kube, now: Instant) -> Reading[KubeView]:
@@ -82,11 +76,5 @@ def _kube(kube: Kube, now: Instant) -> Reading[KubeView]:
         return Unknown(str(error))
 
 
-def _pending(signals: Signals, kube: Reading[KubeView], now: Instant) -> Reading[PendingPods]:
-    """From Prometheus; where it does not know, from Kubernetes itself."""
-    reading = signals.pending_pods()
-    if not isinstance(reading, Unknown) or isinstance(kube, Unknown):
-        return reading
-    waiting = [pod.unschedulable_since for pod in kube.value.pods if pod.unschedulable_since and pod.node is None]
-    oldest = max((now.seconds_since(since) for since in waiting), default=0.0)
-    return Known(PendingPods(len(waiting), max(0.0, oldest)), kube.at)
+def _unless_in_future(failure: PoolFailure | None, now: Instant) -> PoolFailure | None:
+    return None if failure is None else without_future_failures({"": failure}, now).get("")

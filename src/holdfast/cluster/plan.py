@@ -1,47 +1,41 @@
-"""A plan: what follows from one look; and what became of it."""
-
-from typing import Any
+"""The cluster's plan, and the result of carrying it out."""
 
 from msgspec import Struct
 
-from holdfast.cluster.rules import Rule
 from holdfast.cluster.seen import Seen
 from holdfast.cluster.state import Timers
-from holdfast.cluster.steps import Step, UrgentStep
-from holdfast.ports.notify import Notice
+from holdfast.cluster.steps import ClusterStep, LeasedStep
+from holdfast.control.plan import Plan
+from holdfast.control.steps import UrgentStep
+from holdfast.ports.notify import Notification
 
 
-class Plan(Struct, frozen=True):
-    """What follows from one look."""
+class ClusterPlan(Plan[ClusterStep], frozen=True):
+    """The plan that follows from one look, with the timers to store."""
 
-    rules: tuple[Rule, ...]
-    steps: tuple[Step, ...]
     timers: Timers
 
     @property
-    def leased_steps(self) -> list[Step]:
-        """The steps that only a holder of the lease may carry out."""
+    def leased_steps(self) -> list[LeasedStep]:
+        """The steps that only the lease holder may carry out."""
         return [step for step in self.steps if not isinstance(step, UrgentStep)]
 
     def is_quiet(self, seen: Seen) -> bool:
-        """Nothing to do under the lease, and nothing to write down."""
+        """Whether there is nothing to do under the lease and no timer to store."""
         return not self.leased_steps and self.timers == seen.state.timers
 
-    def shown(self) -> dict[str, Any]:
-        return {"rules": [r.shown() for r in self.rules], "steps": [s.shown() for s in self.steps]}
 
+class TickResult(Struct, frozen=True):
+    """What one tick saw, planned and did. `stopped` is why it stopped early, if it did.
 
-class Ticked(Struct, frozen=True):
-    """What one tick saw, decided and did. `stopped` says why it did not go on, if it did not.
-
-    `looked` is what the plan follows from; `seen` is the same with what the tick did since.
+    The plan follows from `looked`; `seen` includes the effects of the tick's own steps.
     """
 
     looked: Seen
     seen: Seen
-    plan: Plan
-    done: tuple[Step, ...] = ()
+    plan: ClusterPlan
+    done: tuple[ClusterStep, ...] = ()
     stopped: str | None = None
-    told: tuple[str, ...] = ()  # what became of the steps: machines launched or refused, pods that stay, and why
-    alarms: tuple[Notice, ...] = ()  # what a person is to be told at once
-    has_failed: bool = False  # an error stopped it; not that another process acts
+    reports: tuple[str, ...] = ()  # results of steps: machines launched or refused, pods that were not evicted
+    notifications: tuple[Notification, ...] = ()  # for operators, at once
+    has_failed: bool = False  # an error stopped it; a lease held by another process is not an error

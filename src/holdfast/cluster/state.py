@@ -1,21 +1,22 @@
-"""The cluster's one item, as typed values. Names and types in the store are the seeds'; see `Attributes`.
+"""The cluster's state item as typed values. Stored names and types are those of the seeds.
 
-Reading is strict: an item that no version of Holdfast and no seed could have written stops everything, because any
-guess might terminate a machine. Absent attributes mean 0 or empty, so items of an older autoscaler are read as well.
+Reading is strict: an item that no version of Holdfast and no seed could have written stops all ticks, because a wrong
+guess might terminate a machine. Absent attributes mean 0 or empty, so an older autoscaler's items can be read as well.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
-from holdfast.cluster.action_names import action_begun
-from holdfast.cluster.attributes import Reader
-from holdfast.kernel.ids import ActionId, InstanceId
+from holdfast.control.action_ids import action_begun
+from holdfast.control.ledger import Ledger
+from holdfast.control.stored_attributes import AttributeReader
+from holdfast.fleet.slots import Slot, read_slot
+from holdfast.kernel.ids import ActionId, ClusterId, InstanceId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.machines import Market
-from holdfast.ports.store import Item
+from holdfast.ports.store import Item, Key, Store
 
 NEVER: Final = Instant(0)
 
@@ -32,39 +33,6 @@ class DownPhase(StrEnum):
     ABORTING = "ABORTING"
 
 
-class Slot(Struct, frozen=True):
-    """A place for one machine: where and what to launch, which attempt it is, and what came of it."""
-
-    subnet_id: str
-    zone: str
-    market: Market
-    instance_type: str
-    attempt: int = 0
-    instance: InstanceId | None = None
-    exhausted: str | None = None  # the last error, when there is nothing left to try
-    doubted: Instant | None = None  # since when EC2 answers this attempt with a code that nobody knows
-
-    @property
-    def is_open(self) -> bool:
-        return self.instance is None and self.exhausted is None
-
-    def stored(self) -> Item:
-        item: Item = {
-            "s": self.subnet_id,
-            "z": self.zone,
-            "m": "od" if self.market is Market.ON_DEMAND else "spot",
-            "t": self.instance_type,
-            "k": self.attempt,
-        }
-        if self.instance is not None:
-            item["i"] = self.instance
-        if self.exhausted is not None:
-            item["x"] = self.exhausted
-        if self.doubted is not None:
-            item["u"] = self.doubted.epoch_seconds
-        return item
-
-
 class ScaleUp(Struct, frozen=True):
     """A scale-up under way."""
 
@@ -73,14 +41,14 @@ class ScaleUp(Struct, frozen=True):
     requested: int
     instances: tuple[InstanceId, ...]
     phase: UpPhase
-    slots: tuple[Slot, ...]  # none, if an older autoscaler began it: that stored no plan
+    slots: tuple[Slot, ...]  # none if an older autoscaler began it, which stores no plan
     template: str
     phase_since: Instant | None = None
-    is_littered: bool = False  # it bears the plan of an earlier action, which an older autoscaler ended
+    is_littered: bool = False  # the stored plan belongs to an earlier action, which an older autoscaler ended
 
 
 class ScaleDown(Struct, frozen=True):
-    """A scale-down under way. `committed` are to be terminated whatever happens; `completed` have been."""
+    """A scale-down under way. `committed` machines will certainly be terminated; `completed` ones have been."""
 
     action: ActionId
     started: Instant
@@ -89,24 +57,24 @@ class ScaleDown(Struct, frozen=True):
     completed: tuple[InstanceId, ...]
     committed: frozenset[InstanceId]
     drain_started: Instant | None
-    is_legacy: bool = False  # begun by an older autoscaler, which leaves no mark on the nodes that it cordons
-    needs_phase: bool = False  # none is stored, or one that says more than was committed
+    is_legacy: bool = False  # begun by an older autoscaler, which does not annotate the nodes that it cordons
+    needs_phase: bool = False  # no phase is stored, or TERMINATING without a commit
 
     @property
     def open_targets(self) -> tuple[InstanceId, ...]:
-        """Those that are neither committed nor completed, in their order."""
+        """The targets that are neither committed nor completed, in order."""
         return tuple(t for t in self.targets if t not in self.completed and t not in self.committed)
 
 
 class Timers(Struct, frozen=True):
-    """Since when pods wait, since when the cluster idles, and how many workers there are: stored when they change."""
+    """How long pods have been pending and the cluster idle, and the number of workers. Stored when they change."""
 
     pending_since: Instant | None = None
     idle_since: Instant | None = None
     workers: int = 0
 
     def stored(self) -> Item:
-        """0 is the seeds' way to say: not since any time."""
+        """As in the seeds, 0 means that the timer is not running."""
         return {
             "pendingSinceEpoch": self.pending_since.epoch_seconds if self.pending_since else 0,
             "idleSinceEpoch": self.idle_since.epoch_seconds if self.idle_since else 0,
@@ -129,9 +97,10 @@ class ClusterState(Struct, frozen=True):
     up_failures: int = 0
     up_backoff_until: Instant = NEVER
     bump_after: Instant = NEVER
-    # What an action of ours left when an older autoscaler ended it, which knows nothing of plans and commits.
+    # What remains of our action after an older autoscaler, which ignores plans and commits, has ended it.
     left_plan: tuple[InstanceId, ...] | None = None
     left_committed: frozenset[InstanceId] = frozenset()
+    passwords_deleted: tuple[InstanceId, ...] = ()  # of ended machines that EC2 still lists
 
     @property
     def is_acting(self) -> bool:
@@ -139,24 +108,29 @@ class ClusterState(Struct, frozen=True):
 
     @property
     def named(self) -> frozenset[InstanceId]:
-        """The machines that an action, or what is left of one, still has to do with."""
+        """The machines that an action, or the remains of one, still refers to."""
         up = self.up.instances if self.up else self.left_plan or ()
         down = set(self.down.targets) - set(self.down.completed) if self.down else self.left_committed
         return frozenset(up) | down
 
     def has_moved_since(self, earlier: "ClusterState") -> bool:
-        """Whether anybody else acted since `earlier` was read, or may have; this one is as of our own taking the lease.
+        """Whether another process may have acted since `earlier` was read; `self` was read when we took the lease.
 
-        Who held it when we looked may have acted after the look, without the fence moving.
+        A process that held the lease at that time may have acted afterwards without changing the fence.
         """
         return self.fence != earlier.fence + 1 or earlier.lock_owner != ""
 
 
+def cluster_ledger(store: Store, cluster: ClusterId) -> Ledger[ClusterState]:
+    """The ledger of the cluster's item."""
+    return Ledger(store, Key(cluster), read_state)
+
+
 def read_state(item: Item | None) -> ClusterState:
-    """The item as values, or StateDamaged."""
+    """Read the item; StateDamaged if that is impossible."""
     if item is None:
         return ClusterState()
-    reader = Reader(item)
+    reader = AttributeReader(item)
     fence = reader.number("fence")
     up, down = _read_up(reader, fence), _read_down(reader, fence)
     if up is not None and down is not None:
@@ -183,17 +157,18 @@ def read_state(item: Item | None) -> ClusterState:
         bump_after=reader.instant("bumpAfterEpoch"),
         left_plan=_left_plan(reader) if up is None else None,
         left_committed=frozenset(_ids(reader.text_set("scaleDownCommitted"))) if down is None else frozenset(),
+        passwords_deleted=tuple(_ids(reader.texts("passwordsDeleted"))),
     )
 
 
-def _read_up(reader: Reader, fence: int) -> ScaleUp | None:
+def _read_up(reader: AttributeReader, fence: int) -> ScaleUp | None:
     action = reader.text("scaleUpActionId")
     if not action:
         return None
     is_planned = "scaleUpPlan" in reader.item
     is_littered = is_planned and action_begun(action, fence) is None
     slots = tuple(read_slot(slot, "scaleUpPlan: ") for slot in reader.items("scaleUpPlan"))
-    # An older autoscaler stored ids and no plan: its machines are launched, and wait to be verified.
+    # An older autoscaler stores ids and no plan: its machines are launched but not verified yet.
     phase = reader.choice("scaleUpPhase", UpPhase, UpPhase.LAUNCHING if is_planned else UpPhase.VERIFYING)
     return ScaleUp(
         action=ActionId(action),
@@ -208,48 +183,30 @@ def _read_up(reader: Reader, fence: int) -> ScaleUp | None:
     )
 
 
-def _left_plan(reader: Reader) -> tuple[InstanceId, ...] | None:
+def _left_plan(reader: AttributeReader) -> tuple[InstanceId, ...] | None:
     if "scaleUpPlan" not in reader.item:
         return None
     slots = [read_slot(slot, "scaleUpPlan: ") for slot in reader.items("scaleUpPlan")]
     return tuple(slot.instance for slot in slots if slot.instance is not None)
 
 
-def read_slot(stored: Mapping[str, Any], where: str) -> Slot:
-    """A slot as stored, or StateDamaged."""
-    slot = Reader(dict(stored), where)
-    market = slot.text("m")
-    if market not in ("spot", "od"):
-        raise slot.damaged("m", "expected spot or od")
-    return Slot(
-        subnet_id=slot.text("s"),
-        zone=slot.text("z"),
-        market=Market.SPOT if market == "spot" else Market.ON_DEMAND,
-        instance_type=slot.text("t"),
-        attempt=slot.number("k"),
-        instance=InstanceId(slot.text("i")) if "i" in stored else None,
-        exhausted=slot.text("x") if "x" in stored else None,
-        doubted=slot.maybe_instant("u"),
-    )
-
-
-def _read_down(reader: Reader, fence: int) -> ScaleDown | None:
+def _read_down(reader: AttributeReader, fence: int) -> ScaleDown | None:
     action = reader.text("scaleDownActionId")
     if not action:
         return None
     if "scaleDownTargetInstanceIds" not in reader.item:
-        raise reader.damaged("scaleDownTargetInstanceIds", "a scale-down is under way, and nothing says of what")
+        raise reader.damaged("scaleDownTargetInstanceIds", "a scale-down is under way, but its targets are missing")
     targets = tuple(_ids(reader.texts("scaleDownTargetInstanceIds")))
-    # An older autoscaler appends, so a repeated write of its may have put one in twice.
+    # An older autoscaler appends to the list, so a repeated write may have added an id twice.
     completed = tuple(dict.fromkeys(_ids(reader.texts("scaleDownCompletedInstanceIds"))))
     committed = frozenset(_ids(reader.text_set("scaleDownCommitted")))
     if len(set(targets)) != len(targets):
-        raise reader.damaged("scaleDownTargetInstanceIds", "a machine is in it twice")
+        raise reader.damaged("scaleDownTargetInstanceIds", "a machine is listed twice")
     if not committed <= set(targets) or not set(completed) <= set(targets):
-        raise reader.damaged("scaleDownTargetInstanceIds", "machines are completed or committed that were no targets")
+        raise reader.damaged("scaleDownTargetInstanceIds", "completed or committed machines are missing from it")
     phase = reader.choice("scaleDownPhase", DownPhase, DownPhase.DRAINING)
     is_open = bool(set(targets) - set(completed) - committed)
-    # Of ours, only a commit ends the draining. Another's TERMINATING proves nothing: it is drained from the beginning.
+    # Our drains end only with a commit. An older autoscaler's TERMINATING proves nothing: the drain starts over.
     is_claimed = phase is DownPhase.TERMINATING and is_open and not committed
     return ScaleDown(
         action=ActionId(action),

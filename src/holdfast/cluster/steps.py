@@ -1,272 +1,312 @@
-"""Steps: what is to be done, as data, each with its reason.
+"""The cluster's steps, each with its title, urgency and time-line mark."""
 
-`decide` returns them; acting, dry run, log, console and `explain` all show the same ones.
-"""
+from dataclasses import dataclass
+from typing import Final, TypeAlias, get_args
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from enum import StrEnum
-from typing import Any, ClassVar
-
-from holdfast.cluster.state import Slot, UpPhase
+from holdfast.cluster.state import UpPhase
+from holdfast.control.steps import Direction, MachineStep, Step, UrgentStep
+from holdfast.fleet.slots import Slot
 from holdfast.kernel.ids import InstanceId
-from holdfast.kernel.instants import Instant
-
-
-def step_words(shown: Mapping[str, Any]) -> str:
-    """A step as it is shown, in one line: what, of which machine, and why."""
-    about = f" {shown['instance']}" if shown.get("instance") else ""
-    return f"{shown['kind']}{about}: {shown['because']}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    because: str
-    kind: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        """``LaunchSlot`` → ``launch_slot``."""
-        letters = (f"_{letter.lower()}" if letter.isupper() else letter for letter in cls.__name__)
-        cls.kind = "".join(letters).lstrip("_")
-
-    def shown(self) -> dict[str, Any]:
-        """For people and programs: the kind, the reason, and what it is about."""
-        about = {f.name: _shown(getattr(self, f.name)) for f in fields(self) if f.name != "because"}
-        return {"kind": self.kind, "because": self.because, **about}
-
-    def __str__(self) -> str:
-        return step_words(self.shown())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UrgentStep(Step):
-    """A step that waits for no lease: spot gives two minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair(Step):
-    """Put right what an older autoscaler, or a clock that jumped, left in the item."""
+    """Repair what an older autoscaler, or a clock that jumped, left in the item."""
+
+    title = "An inconsistent state was repaired"
+    mark = "repair"
 
     attributes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginScaleUp(Step):
+    begins = Direction.UP
+
     slots: tuple[Slot, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSlot(Step):
+    is_detail = True
+
     slot: int
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptMachine(Step):
-    """Record a machine that was launched for a slot, though its answer was lost."""
+class AdoptMachine(MachineStep):
+    """Record a machine that was launched for a slot, but whose response was lost."""
 
     slot: int
-    instance: InstanceId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptUntagged(Step):
-    """Record a machine that an older autoscaler launched for its scale-up, and did not live to record."""
-
-    instance: InstanceId
+class AdoptUntagged(MachineStep):
+    """Record a machine that an older autoscaler launched for its scale-up, but did not record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryOnPlan(Step):
-    """Verify the machines of a scale-up of ours that an older autoscaler took for its own, and ended."""
+    """Verify the machines of our scale-up after an older autoscaler has ended it."""
 
     instances: tuple[InstanceId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryOnCommitted(Step):
-    """Terminate what a scale-down of ours had committed when an older autoscaler ended it."""
+    """Terminate the machines that our scale-down had committed before an older autoscaler ended it."""
 
     instances: tuple[InstanceId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnterPhase(Step):
+    is_detail = True
+
     phase: UpPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptNode(Step):
-    """Take the start-up taint from a node that joined: from now on it may carry pods."""
-
-    instance: InstanceId
+class AcceptNode(MachineStep):
+    """Remove the start-up taint from a node that joined, so that pods can be scheduled on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TerminateUnjoined(Step):
-    instance: InstanceId
+class TerminateUnjoined(MachineStep):
+    title = "A new machine did not join and was terminated"
+    is_urgent = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteScaleUp(Step):
-    pass
+    title = "Workers were added"
+    ends = Direction.UP
+    result = "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailScaleUp(Step):
-    pass
+    title = "A scale-up failed"
+    is_urgent = True
+    is_failure = True
+    ends = Direction.UP
+    result = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginScaleDown(Step):
+    begins = Direction.DOWN
+
     targets: tuple[InstanceId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CordonTarget(Step):
-    instance: InstanceId
+class CordonTarget(MachineStep):
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvictPods(Step):
-    instance: InstanceId
+class EvictPods(MachineStep):
+    is_repeated = True
+
     pods: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitTarget(Step):
-    """Decide, for good, that the machine is terminated."""
-
-    instance: InstanceId
+class CommitTarget(MachineStep):
+    """Commit to terminating the machine. This is final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TerminateTarget(Step):
-    instance: InstanceId
+class TerminateTarget(MachineStep):
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkGone(Step):
-    instance: InstanceId
+class MarkGone(MachineStep):
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortScaleDown(Step):
-    pass
+    title = "A scale-down was aborted"
+    is_failure = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UncordonTarget(Step):
-    instance: InstanceId
+class UncordonTarget(MachineStep):
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearScaleDown(Step):
-    pass
+    ends = Direction.DOWN
+    result = "given up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteScaleDown(Step):
-    pass
+    title = "A worker was removed"
+    ends = Direction.DOWN
+    result = "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectMachine(Step):
+class CollectMachine(MachineStep):
     """Terminate a machine that no action owns and that never came into service."""
 
-    instance: InstanceId
+    title = "An unused machine was terminated"
+    mark = "collected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptAgain(MachineStep):
+    """Remove the start-up taint from a node of a machine in service: the Node object was registered anew."""
+
+    title = "A worker's Node was registered anew and accepted again"
+    mark = "accepted-again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkAccepted(MachineStep):
+    """Tag a machine that is in service but lacks the tag: it was accepted before there was one, or it was refused."""
+
+    is_detail = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveNode(Step):
-    """Remove the Node object of a machine that is gone, and the secret that would keep its name from being used."""
+    """Remove the Node object of a machine that is gone, and the secret that would block reuse of its name."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenLeftClosed(Step):
-    """Uncordon a node that an action of ours closed, though that action is long over."""
+class DeletePasswords(Step):
+    """Delete the secrets that K3s keeps for machines which ended before they had a Node."""
 
-    instance: InstanceId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenLeftMarked(Step):
-    """Uncordon a node that was closed for a notice, though no notice of its machine is under way."""
-
-    instance: InstanceId
+    nodes: tuple[InstanceId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceNotReady(Step):
-    """Note that a machine is to be replaced: its node has been NotReady for too long."""
+class OpenLeftClosed(MachineStep):
+    """Uncordon a node that an action of ours cordoned, after that action ended without undoing it."""
 
-    instance: InstanceId
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLeftMarked(MachineStep):
+    """Uncordon a node that was cordoned for a notice which is no longer open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceNotReady(MachineStep):
+    """Store a notice that replaces the machine: its node has been NotReady for too long."""
+
+    title = "A node that stays NotReady is being replaced"
+    is_urgent = True
+    mark = "not-ready"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonInterrupted(UrgentStep):
-    instance: InstanceId
+    title = "A worker is leaving"
+    mark = "spot"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictInterrupted(UrgentStep):
-    instance: InstanceId
+    is_repeated = True
+
     pods: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnterSpotPhase(UrgentStep):
-    instance: InstanceId
+    is_detail = True
+
     phase: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateInterrupted(UrgentStep):
-    instance: InstanceId
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenInterrupted(UrgentStep):
-    """Uncordon a machine that was to leave, and stays after all."""
-
-    instance: InstanceId
+    """Uncordon the node of a machine that stays after all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseNotice(UrgentStep):
-    instance: InstanceId
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReplacement(Step):
-    """Promise a machine in the place of one that leaves."""
-
-    instance: InstanceId
+class PlanReplacement(MachineStep):
+    """Plan a new machine for one that is leaving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchReplacement(Step):
-    instance: InstanceId
+class LaunchReplacement(MachineStep):
+    is_detail = True
+    mark = "replacement"
+
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptReplacement(Step):
-    instance: InstanceId
+class AcceptReplacement(MachineStep):
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUpReplacement(Step):
-    instance: InstanceId
+class GiveUpReplacement(MachineStep):
+    title = "A leaving worker is not replaced"
+    is_failure = True
 
 
-def _shown(value: Any) -> Any:
-    if isinstance(value, Slot):
-        return value.stored()
-    if isinstance(value, tuple):
-        return [_shown(part) for part in value]
-    if isinstance(value, Instant):
-        return value.iso()
-    return str(value) if isinstance(value, StrEnum) else value
+# Steps that only the lease holder may carry out, and those that do not wait for the lease. A step that is not listed
+# here is not a `ClusterStep`; one without a handler does not type-check (`carry_out`, `notice_handler`).
+LeasedStep: TypeAlias = (
+    Repair
+    | BeginScaleUp
+    | LaunchSlot
+    | AdoptMachine
+    | AdoptUntagged
+    | CarryOnPlan
+    | CarryOnCommitted
+    | EnterPhase
+    | AcceptNode
+    | TerminateUnjoined
+    | CompleteScaleUp
+    | FailScaleUp
+    | BeginScaleDown
+    | CordonTarget
+    | EvictPods
+    | CommitTarget
+    | TerminateTarget
+    | MarkGone
+    | AbortScaleDown
+    | UncordonTarget
+    | ClearScaleDown
+    | CompleteScaleDown
+    | CollectMachine
+    | AcceptAgain
+    | MarkAccepted
+    | RemoveNode
+    | DeletePasswords
+    | OpenLeftClosed
+    | OpenLeftMarked
+    | ReplaceNotReady
+    | PlanReplacement
+    | LaunchReplacement
+    | AcceptReplacement
+    | GiveUpReplacement
+)
+SpotStep: TypeAlias = (
+    CordonInterrupted | EvictInterrupted | EnterSpotPhase | TerminateInterrupted | OpenInterrupted | CloseNotice
+)
+ClusterStep: TypeAlias = LeasedStep | SpotStep
+STEP_KINDS: Final[dict[str, type[Step]]] = {step.kind: step for step in get_args(ClusterStep)}

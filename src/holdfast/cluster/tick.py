@@ -5,209 +5,299 @@ next tick looks again.
 """
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.cluster.act import Actor
-from holdfast.cluster.action_names import action_name
-from holdfast.cluster.alarms import lasting_actions
-from holdfast.cluster.deadline import Deadline, OutOfTime
+from holdfast.cluster.carry_out import carry_out
 from holdfast.cluster.decide import decide, next_timers
-from holdfast.cluster.failure import Failure, failure_in, failure_of, foreseen, remember
-from holdfast.cluster.hands import Hands, NotDone
-from holdfast.cluster.lease import Lease, LeaseHeld, acquire, release
-from holdfast.cluster.ledger import LeaseLost, Ledger
-from holdfast.cluster.log import log_failure, log_item
-from holdfast.cluster.observe import Senses, observe
-from holdfast.cluster.plan import Plan, Ticked
+from holdfast.cluster.lease_holder import ClusterLeaseHolder
+from holdfast.cluster.notifications import lasting_actions
+from holdfast.cluster.observe import observe
+from holdfast.cluster.plan import ClusterPlan, TickResult
 from holdfast.cluster.policy import Policy
+from holdfast.cluster.ports import ReadPorts, WritePorts
 from holdfast.cluster.seen import Seen
-from holdfast.cluster.spot_act import SpotHand
-from holdfast.cluster.state import ClusterState
-from holdfast.cluster.steps import Step, UrgentStep
+from holdfast.cluster.spot.notice import Replacement
+from holdfast.cluster.spot.notice_handler import NoticeHandler
+from holdfast.cluster.state import cluster_ledger
+from holdfast.cluster.steps import ClusterStep, LeasedStep
+from holdfast.cluster.tick_summary import cluster_log, summary_of
+from holdfast.cluster.wake_up import Change, next_change
+from holdfast.control import tick_loop
+from holdfast.control.action_ids import new_action_id
+from holdfast.control.deadline import Deadline, OutOfTime
+from holdfast.control.decision_log import TickRecord
+from holdfast.control.failures import Failure, as_our_error, failed_step, failure_of, remember
+from holdfast.control.lease import LeaseHeld, acquire
+from holdfast.control.ledger import LeaseLost
+from holdfast.control.steps import NotDone, UrgentStep
+from holdfast.control.tick_loop import AGAIN_SECONDS, Ran, TickObservers
 from holdfast.kernel.errors import HoldfastError, Retryable
-from holdfast.ports.notify import Notice
-from holdfast.ports.store.tables import LOGS
+from holdfast.ports.notify import Notification
 
 ROUNDS_MOST: Final = 8
+PRESSING_SECONDS: Final = 3600
 
 _log = logging.getLogger(__name__)
 
 
 class Cluster(Struct, frozen=True):
-    """One cluster: what is read, what is acted through, and the operator's numbers."""
+    """One cluster: its ports, and the operator's policy."""
 
-    senses: Senses
-    hands: Hands
+    reads: ReadPorts
+    writes: WritePorts
     policy: Policy
 
-    def look(self) -> tuple[Seen, Plan]:
-        """What a tick would see and do; touches nothing."""
-        seen = observe(self.senses, self.hands.clock.now())
-        return seen, decide(seen, self.policy, self.hands.choices)
+    def look(self) -> tuple[Seen, ClusterPlan]:
+        """What a tick would see and do; changes nothing."""
+        seen = observe(self.reads, self.writes.clock.now(), self.writes.choices.instance_types)
+        return seen, self.plan(seen)
+
+    def plan(self, seen: Seen) -> ClusterPlan:
+        return decide(seen, self.policy, self.writes.choices)
+
+    def next_change(self, last: TickResult) -> Change | None:
+        """The next moment after a tick at which something else is decided, although nothing changes but the time."""
+        plan = self.plan(last.seen) if last.done else last.plan
+        return next_change(last.seen, self.policy, plan)
 
 
-class _Ended(Struct, frozen=True):
-    """What became of a tick that had begun, and what stopped it, if something did.
+def tick(cluster: Cluster, owner: str, deadline: Deadline | None = None) -> TickResult:
+    """Look, decide, act, and log it. `owner` names this invocation and no other.
 
-    `is_lasting`: while it acted, something went wrong that the next tick will not mend.
+    With a deadline it starts nothing that may not finish in time. Errors that need an operator are raised, after what
+    was done is logged.
     """
-
-    ticked: Ticked
-    error: Exception | None = None
-    is_lasting: bool = False
-
-
-def tick(cluster: Cluster, owner: str, deadline: Deadline | None = None) -> Ticked:
-    """`owner` names this invocation, and no other: a request's id, or a process's name and a counter.
-
-    With a deadline it begins nothing that may not end in time. What needs an operator is raised, after what had been
-    done is logged.
-    """
-    store, name = cluster.hands.store, cluster.senses.cluster
     if deadline is not None:
-        cluster = replace(cluster, hands=deadline.hands(cluster.hands))
+        cluster = replace(cluster, writes=cluster.writes.until(deadline))
     try:
-        ended = _tick(cluster, owner, deadline)
+        run = _run(cluster, owner, deadline)
     except Exception as error:
-        now = cluster.hands.clock.now()
-        with _BEST_EFFORT:
-            log_failure(store, name, foreseen(error), now)
-        _remember(cluster, failure_of(error, now))
+        _log_failure(cluster, error)
         raise
-    with _BEST_EFFORT:
-        store.put(LOGS, log_item(name, ended.ticked, owner))
-    failure = None if ended.error is None else failure_of(ended.error, ended.ticked.seen.now)
-    _remember(cluster, failure or failure_in(ended.ticked))
-    if ended.error is not None and ended.is_lasting:
-        raise ended.error
-    return replace(ended.ticked, has_failed=failure is not None)
+    result = run.result()
+    failure = _log_result(cluster, owner, result, run.error)
+    if run.error is not None and run.is_lasting:
+        raise run.error
+    return replace(result, has_failed=failure is not None)
 
 
-def _remember(cluster: Cluster, failure: Failure | None) -> None:
-    if failure is not None:
-        with _BEST_EFFORT:
-            remember(cluster.hands.store, cluster.senses.cluster, failure)
-
-
-class _BestEffort:
-    """The log explains, and nothing depends on it: what happened stays what it was when it cannot be written."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if isinstance(error, HoldfastError):
-            _log.warning("the decision log could not be written; the tick itself is not affected: %s", error)
-        return isinstance(error, HoldfastError)
-
-
-_BEST_EFFORT: Final = _BestEffort()
-
-
-def _tick(cluster: Cluster, owner: str, deadline: Deadline | None) -> _Ended:
-    looked, plan = cluster.look()
-    urgent = _act_urgently(cluster, looked, plan)
-    seen, done, told = urgent.seen, urgent.done, urgent.told
-    if (decide(seen, cluster.policy, cluster.hands.choices) if done else plan).is_quiet(seen):
-        alarms = (*urgent.alarms, *lasting_actions(seen, cluster.policy))
-        return _Ended(Ticked(looked, seen, plan, tuple(done), urgent.problem, tuple(told), alarms), urgent.error)
-    ledger = Ledger(cluster.hands.store, seen.cluster)
+def _run(cluster: Cluster, owner: str, deadline: Deadline | None) -> "_Run":
+    """The recipe: look → decide → urgent steps → (quiet: stop) → lease → decide and act, in rounds → release."""
+    run = _Run.after_look(cluster)
+    run.act_urgently()
+    if run.is_quiet():
+        return run.ended()
     try:
-        lease, state = _acquire(cluster, ledger, owner, deadline)
+        holder = _acquire(cluster, run.seen, owner, deadline)
     except (LeaseHeld, OutOfTime) as error:
-        if not done and isinstance(error, LeaseHeld):
+        if not run.done and isinstance(error, LeaseHeld):
             raise
-        # What was urgent was done, and is told; so is what was seen.
-        return _Ended(Ticked(looked, seen, plan, tuple(done), str(error), tuple(told), tuple(urgent.alarms)), error)
-    action = action_name(seen.now, lease.fence, owner)
-    actor = Actor(cluster.hands, ledger, lease, replace(seen, state=state), action)
-    stopped, stopped_by, is_lasting = urgent.problem, urgent.error, False
-    try:
-        if state.has_moved_since(seen.state):
-            # What is judged by the state must have been seen after it was read: a look of before may mislead.
-            looked = observe(cluster.senses, cluster.hands.clock.now())
-            plan = decide(looked, cluster.policy, cluster.hands.choices)
-            actor.look_anew(looked)
-        _act(cluster, actor, done)
-    except Exception as error:
-        stopped, stopped_by, is_lasting = str(foreseen(error)), error, not isinstance(error, Retryable)
-    # The lease of others is not ours to give back. After a mistake of ours, what we would write is not to be trusted.
-    if isinstance(stopped_by, HoldfastError | None) and not isinstance(stopped_by, LeaseLost):
-        stopped = _release(cluster, ledger, actor) or stopped
-    alarms = (*urgent.alarms, *actor.alarms, *lasting_actions(actor.seen, cluster.policy))
-    ticked = Ticked(looked, actor.seen, plan, tuple(done), stopped, (*told, *actor.told), alarms)
-    return _Ended(ticked, stopped_by, is_lasting)
+        return run.stopped_by(error)  # the urgent steps were done and must be logged
+    run.act(holder)
+    run.release(holder)
+    return run.ended()
 
 
-def _acquire(cluster: Cluster, ledger: Ledger, owner: str, deadline: Deadline | None) -> tuple[Lease, ClusterState]:
-    now = cluster.hands.clock.now()
-    if deadline is None:
-        return acquire(ledger, owner, now)
-    deadline.check()
-    return acquire(ledger, owner, now, deadline.instant(now))
+def _acquire(cluster: Cluster, seen: Seen, owner: str, deadline: Deadline | None) -> ClusterLeaseHolder:
+    """Take the lease; the same write reads the state."""
+    now, ledger = cluster.writes.clock.now(), cluster_ledger(cluster.writes.store, seen.cluster)
+    if deadline is not None:
+        deadline.check()
+    lease, state = acquire(ledger, owner, now, None if deadline is None else deadline.instant(now))
+    action = new_action_id(seen.now, lease.fence, owner)
+    return ClusterLeaseHolder(cluster.writes, ledger, lease, replace(seen, state=state), action)
 
 
-def _release(cluster: Cluster, ledger: Ledger, actor: Actor) -> str | None:
-    """Give the lease back; why not, if that failed: then it runs out by itself."""
-    timers = next_timers(actor.seen, cluster.policy)
-    try:
-        release(ledger, actor.lease, timers, cluster.hands.clock.now())
-    except HoldfastError as error:
-        return str(error)
-    return None
+def run_ticks(
+    cluster: Cluster, owner: str, seconds: float, observers: TickObservers[TickResult] | None = None
+) -> Ran[TickResult]:
+    """Tick once, and again while there is time and unfinished work, or a limit of ours is about to be reached."""
+
+    def tick_by(name: str, deadline: Deadline) -> TickResult:
+        return tick(cluster, name, deadline)
+
+    def wait_seconds(last: TickResult) -> float | None:
+        change = cluster.next_change(last)
+        waits = [AGAIN_SECONDS] if is_unfinished(last) else []
+        waits += [] if change is None else [change.seconds_from(cluster.writes.clock.now())]
+        return min(waits, default=None)
+
+    return tick_loop.run_ticks(tick_by, wait_seconds, cluster.writes.clock, owner, seconds, observers)
+
+
+def is_unfinished(last: TickResult | None) -> bool:
+    """Whether to tick again within seconds: an action is under way, or a notice needs steps.
+
+    An old action or notice waits for an operator or a timeout, so one tick a minute is enough.
+    """
+    if last is None:
+        return False
+    state = last.seen.state
+    begun = [max(up.started, up.phase_since or up.started) for up in (state.up,) if up is not None]
+    begun += [down.started for down in (state.down,) if down is not None]
+    # A rebalance hint without a replacement needs nothing but to expire, after an hour.
+    notices = last.seen.notices.values()
+    begun += [n.moved for n in notices if n.is_leaving or n.replacement is not Replacement.OPEN]
+    return any(last.seen.seconds_since(moment) < PRESSING_SECONDS for moment in begun)
 
 
 @dataclass(slots=True)
-class _Urgent:
-    """What was done without the lease, and the first problem, if there was one."""
+class _Run:
+    """A tick under way: what it saw, planned and did so far, and what stopped it, if anything did."""
 
+    cluster: Cluster
+    looked: Seen
+    plan: ClusterPlan
     seen: Seen
-    done: list[Step]
-    told: list[str]
-    alarms: list[Notice]
-    problem: str | None = None
+    done: list[ClusterStep] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+    notifications: list[Notification] = field(default_factory=list)
+    stopped: str | None = None
     error: Exception | None = None
+    is_lasting: bool = False  # the next tick will fail with the same error
 
+    @classmethod
+    def after_look(cls, cluster: Cluster) -> "_Run":
+        seen, plan = cluster.look()
+        return cls(cluster, seen, plan, seen)
 
-def _act_urgently(cluster: Cluster, seen: Seen, plan: Plan) -> _Urgent:
-    """What cannot wait for the lease: machines that spot is about to take. One that fails holds up no other."""
-    hand = SpotHand(cluster.hands, seen)
-    urgent = _Urgent(seen, [], hand.told, hand.alarms)
-    for step in plan.steps:
-        if isinstance(step, UrgentStep):
-            try:
-                hand.carry_out(step)
-            except NotDone as error:
-                urgent.told.append(str(error))
-            except HoldfastError as error:
-                if urgent.error is None:
-                    urgent.problem, urgent.error = f"{step.kind}: {error}", error
-            else:
-                urgent.done.append(step)
-    urgent.seen = hand.seen
-    return urgent
+    def act_urgently(self) -> None:
+        """Steps for machines that EC2 is about to reclaim cannot wait for the lease. A failed one delays no other."""
+        handler = NoticeHandler(self.cluster.writes, self.seen)
+        for step in self.plan.steps:
+            if isinstance(step, UrgentStep):
+                try:
+                    handler.carry_out(step)
+                except NotDone as error:
+                    handler.reports.append(str(error))
+                except HoldfastError as error:
+                    if self.error is None:
+                        self.stopped, self.error = f"{step.kind}: {error}", error
+                else:
+                    self.done.append(step)
+        self.seen = handler.seen
+        self.reports += handler.reports
+        self.notifications += handler.notifications
 
+    def is_quiet(self) -> bool:
+        plan = self.cluster.plan(self.seen) if self.done else self.plan
+        return plan.is_quiet(self.seen)
 
-def _act(cluster: Cluster, actor: Actor, done: list[Step]) -> None:
-    """Decide and carry out, until there is nothing to do before another look. What is refused holds up no other."""
-    refused: list[Step] = []
-    for _ in range(ROUNDS_MOST):
-        plan = decide(actor.seen, cluster.policy, cluster.hands.choices)
-        steps = [step for step in plan.leased_steps if step not in refused]
-        if not steps or steps == done[-len(steps) :]:
-            return  # nothing to do, or nothing that would differ before another look
-        for step in steps:
-            try:
-                go_on = actor.carry_out(step)
-            except NotDone as error:
-                if error.stops:
+    def act(self, holder: ClusterLeaseHolder) -> None:
+        try:
+            if holder.seen.state.has_moved_since(self.seen.state):
+                # Machines are compared with the state, so they must be listed after it was read.
+                self.looked, self.plan = self.cluster.look()
+                holder.seen = self.looked
+            self._act_in_rounds(holder)
+        except Exception as error:
+            self.stopped, self.error = str(as_our_error(error)), error
+            self.is_lasting = not isinstance(error, Retryable)
+        self.seen = holder.seen
+        self.reports += holder.reports
+        self.notifications += holder.notifications
+
+    def _act_in_rounds(self, holder: ClusterLeaseHolder) -> None:
+        """Decide and act until nothing is left to do before another look. A refused step delays no other."""
+        refused: list[LeasedStep] = []
+        for _ in range(ROUNDS_MOST):
+            steps = [step for step in self.cluster.plan(holder.seen).leased_steps if step not in refused]
+            if not steps or steps == self.done[-len(steps) :]:
+                return  # nothing to do, or nothing that would differ before another look
+            for step in steps:
+                try:
+                    may_continue = carry_out(holder, step)
+                except NotDone as error:
+                    if error.stops:
+                        return
+                    refused.append(step)
+                    continue
+                self.done.append(step)
+                if not may_continue:
                     return
-                refused.append(step)
-                continue
-            done.append(step)
-            if not go_on:
-                return
+
+    def release(self, holder: ClusterLeaseHolder) -> None:
+        """Release the lease and store the timers. If that fails, the lease expires."""
+        # Do not release another process's lease. After a bug in this program, do not trust its writes either.
+        if isinstance(self.error, LeaseLost) or not isinstance(self.error, HoldfastError | None):
+            return
+        timers = next_timers(self.seen, self.cluster.policy).stored()
+        try:
+            holder.release(timers)
+        except HoldfastError as error:
+            self.stopped = str(error)
+
+    def ended(self) -> "_Run":
+        self.notifications += lasting_actions(self.seen, self.cluster.policy)
+        return self
+
+    def stopped_by(self, error: Exception) -> "_Run":
+        self.stopped, self.error = str(error), error
+        return self
+
+    def result(self) -> TickResult:
+        return TickResult(
+            looked=self.looked,
+            seen=self.seen,
+            plan=self.plan,
+            done=tuple(self.done),
+            stopped=self.stopped,
+            reports=tuple(self.reports),
+            notifications=tuple(self.notifications),
+        )
+
+
+# Nothing depends on the log
+
+
+def _log_result(cluster: Cluster, owner: str, result: TickResult, error: Exception | None) -> Failure | None:
+    record = TickRecord(
+        at=result.looked.now,
+        owner=owner,
+        seen=summary_of(result.looked),
+        rules=result.plan.rules,
+        steps=result.done,
+        stopped=result.stopped,
+        reports=result.reports,
+    )
+    with _best_effort(has_failed=error is not None):
+        cluster_log(cluster.writes.store, cluster.reads.cluster).record(record)
+    failure = None if error is None else failure_of(error, result.seen.now)
+    _remember(
+        cluster, failure or failed_step(result.done, result.reports, result.seen.now), has_failed=error is not None
+    )
+    return failure
+
+
+def _log_failure(cluster: Cluster, error: Exception) -> None:
+    now = cluster.writes.clock.now()
+    with _best_effort(has_failed=True):
+        cluster_log(cluster.writes.store, cluster.reads.cluster).record_failure(as_our_error(error), now)
+    _remember(cluster, failure_of(error, now), has_failed=True)
+
+
+def _remember(cluster: Cluster, failure: Failure | None, *, has_failed: bool) -> None:
+    if failure is not None:
+        with _best_effort(has_failed=has_failed):
+            remember(cluster.writes.store, cluster.reads.cluster, failure)
+
+
+@contextmanager
+def _best_effort(*, has_failed: bool) -> Iterator[None]:
+    """Write to the log, or continue without it.
+
+    If the tick has failed, the caller logs its error, and an unwritten log is a consequence that needs no attention.
+    """
+    try:
+        yield
+    except HoldfastError as error:
+        if has_failed:
+            _log.debug("the failed tick could not be recorded: %s", error)
+        else:
+            _log.warning("the tick succeeded, but could not be recorded in the decision log: %s", error)

@@ -1,1 +1,1 @@
-"""Where the program begins: wiring, logs, the server."""
+"""Processes and their wiring: the server, the daemon's loops, the Lambda handlers, and the doctor."""

@@ -1,8 +1,7 @@
-"""What Lambda calls: `scheduled_tick` every minute, `ec2_event` for events of EC2's, `github_webhook` for webhooks,
+"""The Lambda handlers: `scheduled_tick` every minute, `ec2_event` for EC2 events, `github_webhook` for webhooks,
 `github_sweep` every few minutes.
 
-Ticks end well before Lambda would stop them. What is built stays for the next call of the same process; nothing in it
-is remembered that matters.
+Ticks end well before Lambda's time limit. Ports are reused by later invocations of the same process; no state is.
 """
 
 import json
@@ -14,33 +13,37 @@ from functools import cache
 from typing import Any, Final, Protocol
 
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.cluster.events import WORTH_A_LOOK, SpotEvent, spot_event, take_event
-from holdfast.cluster.loop import Ran, Watchers, run_ticks
-from holdfast.cluster.tick import Cluster
-from holdfast.entrypoints.github_loops import NOT_ASKED, GitHubSweeps, github_sweeps
-from holdfast.entrypoints.job_wiring import oldest_webhook_seconds
-from holdfast.entrypoints.logs import start_logging
-from holdfast.entrypoints.migrating import open_migration
-from holdfast.entrypoints.reports import Reports
-from holdfast.entrypoints.webhooks import Receiver, lambda_request, take_webhook, webhook_secrets
-from holdfast.entrypoints.wiring import open_store
-from holdfast.entrypoints.world import notifiers, open_world
-from holdfast.jobs.ingest import Tracker
-from holdfast.jobs.webhook import WebhookSecrets
+from holdfast.cluster.plan import TickResult
+from holdfast.cluster.spot.events import WORTH_A_LOOK, take_event
+from holdfast.cluster.tick import Cluster, run_ticks
+from holdfast.control.tick_loop import Ran, TickObservers
+from holdfast.entrypoints.github_loops import NO_GITHUB_ACCESS, github_sweeps
+from holdfast.entrypoints.process_setup import start_logging
+from holdfast.entrypoints.tick_reports import TickReports
+from holdfast.entrypoints.webhook_receiver import WebhookReceiver, lambda_request, take_webhook, webhook_secrets
+from holdfast.entrypoints.wiring.jobs import oldest_webhook_seconds
+from holdfast.entrypoints.wiring.migration import open_migration
+from holdfast.entrypoints.wiring.stores import open_store
+from holdfast.entrypoints.wiring.world import notifiers, open_world
+from holdfast.fleet.ec2_events import Ec2Event, parse_ec2_event
+from holdfast.jobs.intake.tracker import Tracker
+from holdfast.jobs.intake.webhook import WebhookSecrets
+from holdfast.jobs.sweep.github_sweeps import GitHubSweeps
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import nonce
 from holdfast.kernel.settings import load_settings
+from holdfast.views.plain_json import json_object
 
-# The schedule calls once a minute: the next call goes on from here.
+# The schedule fires once a minute: the next invocation continues.
 SECONDS_MOST: Final = 55.0
-# What is left of Lambda's time when the last tick ends, for the answer and the log.
+# Reserved at the end of Lambda's time for the answer and the log.
 SPARE_SECONDS: Final = 2.0
-# A call to GitHub takes no longer, whatever happens.
+# The longest a call to GitHub can take.
 CALL_SECONDS: Final = 13.0
 
 
 class Context(Protocol):
-    """What Lambda tells of a call, as far as it is used."""
+    """The part of Lambda's context that we use."""
 
     aws_request_id: str
 
@@ -49,58 +52,58 @@ class Context(Protocol):
 
 @dataclass(frozen=True)
 class _Process:
-    """What lives as long as the process."""
+    """What is kept between invocations of one process."""
 
     cluster: Cluster
-    reports: Reports
+    reports: TickReports
 
     def run(self, context: Context) -> dict[str, Any]:
         seconds = min(SECONDS_MOST, context.get_remaining_time_in_millis() / 1000 - SPARE_SECONDS)
-        watchers = Watchers(self.reports.ticked, self.reports.failed)
-        with self.reports.of_errors():
+        watchers = TickObservers(self.reports.ticked, self.reports.failed)
+        with self.reports.reporting_errors():
             return _shown(run_ticks(self.cluster, context.aws_request_id, seconds, watchers))
 
-    def take(self, told: SpotEvent) -> str:
-        with self.reports.of_errors():
-            return take_event(self.cluster, told)
+    def take(self, event: Ec2Event) -> str:
+        with self.reports.reporting_errors():
+            return take_event(self.cluster, event)
 
 
 def scheduled_tick(_event: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """EventBridge's schedule: a tick, and a few more while something is under way."""
+    """On EventBridge's schedule: one tick, and more while an action is in progress."""
     return _process().run(context)
 
 
 def ec2_event(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """An event of EC2's: noted, and acted on at once. An error lets Lambda deliver it again."""
+    """Record an EC2 event and act on it at once. After an error, Lambda delivers it again."""
     process = _process()
     try:
-        told = spot_event(event)
+        parsed = parse_ec2_event(event)
     except BadRequest as error:
-        # Again and again it would be the same: it is told in the log and in the answer, and is over.
+        # Redelivery would not help: report it in the answer and finish.
         return {"event": "unusable", "problem": str(error)}
-    if told is None:
+    if parsed is None:
         return {"event": "ignored"}
-    outcome = process.take(told)
+    outcome = process.take(parsed)
     if outcome not in WORTH_A_LOOK:
-        return {"event": outcome, "instance": told.instance}
-    return {"event": outcome, "instance": told.instance, **process.run(context)}
+        return {"event": outcome, "instance": parsed.instance}
+    return {"event": outcome, "instance": parsed.instance, **process.run(context)}
 
 
 def github_webhook(event: Mapping[str, Any], _context: Context) -> dict[str, Any]:
-    """A webhook of GitHub's, by a function URL or an API Gateway."""
+    """A GitHub webhook, from a function URL or API Gateway."""
     known, tracker = _webhook_process()
     outcome = take_webhook(*lambda_request(event), known, tracker)
     headers = {"content-type": "application/json", "cache-control": "no-store"}
     if outcome.retry_after_seconds is not None:
         headers["retry-after"] = str(outcome.retry_after_seconds)
-    return {"statusCode": outcome.status, "headers": headers, "body": json.dumps(outcome.body)}
+    return {"statusCode": outcome.status, "headers": headers, "body": json.dumps(json_object(outcome.body))}
 
 
 def github_sweep(_event: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """A schedule's, every few minutes: lost webhooks are found, and what spot took down is run again."""
+    """On a schedule: recover lost webhooks, and retry runs that spot interrupted."""
     found, calls = _github_process()
     if found is None:
-        return {"stopped": NOT_ASKED}
+        return {"stopped": NO_GITHUB_ACCESS}
     return found.sweep(calls, context.get_remaining_time_in_millis() / 1000 - CALL_SECONDS - SPARE_SECONDS).shown()
 
 
@@ -114,7 +117,7 @@ def _github_process() -> tuple[GitHubSweeps | None, int]:
 
 
 @cache
-def _webhook_process() -> tuple[WebhookSecrets, Receiver]:
+def _webhook_process() -> tuple[WebhookSecrets, WebhookReceiver]:
     settings = load_settings(os.environ)
     start_logging(settings)
     clock = SystemClock()
@@ -129,12 +132,12 @@ def _webhook_process() -> tuple[WebhookSecrets, Receiver]:
 def _process() -> _Process:
     settings = load_settings(os.environ)
     start_logging(settings)
-    opened = ExitStack()  # closed by the end of the process alone
+    opened = ExitStack()  # closed only by the end of the process
     world = opened.enter_context(open_world(settings))
     cluster = world.cluster(settings, open_store(settings, world.clock))
-    return _Process(cluster, Reports(cluster, notifiers(settings, world.clock)))
+    return _Process(cluster, TickReports(cluster, notifiers(settings, world.clock)))
 
 
-def _shown(ran: Ran) -> dict[str, Any]:
+def _shown(ran: Ran[TickResult]) -> dict[str, Any]:
     done = [] if ran.last is None else [step.shown() for step in ran.last.done]
     return {"ticks": ran.ticks, "stopped": ran.stopped, "lastSteps": done}

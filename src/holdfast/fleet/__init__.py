@@ -1,1 +1,1 @@
-"""Buying and returning machines: what the cluster and the runners have in common."""
+"""Launching and terminating machines: what the cluster and the runners have in common."""

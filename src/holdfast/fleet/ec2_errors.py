@@ -1,9 +1,9 @@
-"""What follows from EC2's answer, by its error code. One table; no other file reads a code.
+"""What follows from each EC2 error code. One table; no other file interprets codes.
 
-Codes alone decide, not the HTTP status: EC2 reports missing capacity with 500, and that is as definitive as any 400.
+The code decides, not the HTTP status: EC2 reports missing capacity with 500, which is as definitive as any 400.
 
-A definitive answer settles the call that it answers. It does not settle an earlier call with the same token whose
-answer was lost, where EC2 looks at permissions before it looks at the token: only the tags of what runs can tell then.
+A definitive error settles only its own call. An earlier call with the same token whose response was lost may still have
+succeeded, because EC2 checks permissions before the token: then only the tags of running machines show it.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from typing import Final
 
 class Ec2Verdict(StrEnum):
     NOT_HERE = "not-here"  # no capacity for this type, zone and market now: try another
-    AGAIN = "again"  # certainly not carried out: ask again, with the same token
-    NO_ANSWER = "no-answer"  # it may have been carried out: repeat the same order with the same token
-    ALREADY_TERMINATED = "already-terminated"  # this token's machine was launched, and is gone
+    AGAIN = "again"  # certainly not carried out: retry with the same token
+    NO_ANSWER = "no-answer"  # may have been carried out: repeat the same order with the same token
+    ALREADY_TERMINATED = "already-terminated"  # this token's machine was launched and is gone
     MISMATCH = "mismatch"  # the token was used for another order: a new attempt is needed
     OPERATOR = "operator"  # refused until a person acts
     UNKNOWN_MACHINE = "unknown-machine"  # EC2 does not know the id, or not yet
@@ -34,15 +34,15 @@ _DEFINITIVE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The verdict, and what a person can do about it where there is something to do."""
+    """The verdict, and the remedy if an operator can do something about it."""
 
     verdict: Ec2Verdict
     remedy: str = ""
 
 
 def ruling_on(code: str) -> Ruling:
-    """What follows from an error code. An unknown one is no answer: repeating the same token is always safe."""
-    # CloudTrail and an instance's state reason name the same codes with the side that is to blame.
+    """The ruling on an error code. An unknown code counts as no answer: repeating the same token is always safe."""
+    # CloudTrail and an instance's state reason prefix the same codes with the side that is at fault.
     plain = code.removeprefix("Client.").removeprefix("Server.")
     if plain in CODES:
         return CODES[plain]
@@ -56,7 +56,7 @@ def _rulings(verdict: Ec2Verdict, remedies: Mapping[str, tuple[str, ...]]) -> di
 
 _PERMISSION: Final = "give the role that Holdfast runs as the permission that the message names"
 _CREDENTIALS: Final = "check the credentials, the region and the clock of the machine that Holdfast runs on"
-_ACCOUNT: Final = "the account may not launch machines now: see its notices, or ask AWS support"
+_ACCOUNT: Final = "the account cannot launch machines at the moment: see its notices, or contact AWS support"
 _IMAGE: Final = "name an image in the launch template that exists in this region and that this account may use"
 _TEMPLATE: Final = "name a launch template and a version that exist in this region"
 _SUBNET: Final = "name subnets that exist in this region"
@@ -78,16 +78,16 @@ _NOT_HERE: Final = {
         "Unsupported",  # this zone does not have this type
         "VolumeTypeNotAvailableInZone",
     ),
-    # Quotas are counted apart for spot and on-demand, and for families of types: another place may have room.
+    # Spot and on-demand have separate quotas, and so have instance families: another pool may have room.
     _QUOTA: (
         "InstanceLimitExceeded",
         "MaxFleetCountExceeded",
         "MaxSpotInstanceCountExceeded",
         "VcpuLimitExceeded",
     ),
-    "raise the highest spot price in the launch template, or leave it out": ("SpotMaxPriceTooLow",),
+    "raise the maximum spot price in the launch template, or remove it": ("SpotMaxPriceTooLow",),
     "make the subnet larger, or name more subnets": ("InsufficientFreeAddressesInSubnet",),
-    # Only spot needs that role, so on-demand is still to be had; Karpenter counts it as capacity, too.
+    # Only spot needs this role, so on-demand still works; Karpenter counts it as missing capacity, too.
     "create the role that spot needs: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com": (
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
     ),
@@ -106,7 +106,7 @@ _AGAIN: Final = {
         "BandwidthLimitExceeded",
         "PriorRequestNotComplete",
         "SlowDown",
-        # botocore's names for a request that was never sent: no connection, or nothing to sign it with yet.
+        # botocore's names for a request that was never sent: no connection, or no credentials yet.
         "EndpointConnectionError",
         "ConnectTimeoutError",
         "ProxyConnectionError",
@@ -116,7 +116,7 @@ _AGAIN: Final = {
     )
 }
 
-# What is unknown is no answer as well. These are named because they are known to come.
+# Unknown codes count as no answer as well. These are listed because they are known to occur.
 _NO_ANSWER: Final = {
     "": (
         "InternalError",
@@ -206,7 +206,7 @@ CODES: Final[Mapping[str, Ruling]] = {
     "InvalidInstanceID.Malformed": Ruling(Ec2Verdict.UNKNOWN_MACHINE),
 }
 
-# Codes of one beginning: EC2 adds endings such as .NotFound, .Malformed, .Unavailable and .VersionNotFound.
+# Codes by prefix: EC2 adds suffixes such as .NotFound, .Malformed, .Unavailable and .VersionNotFound.
 FAMILIES: Final[Mapping[str, Ruling]] = {
     "InvalidAMIID.": Ruling(Ec2Verdict.OPERATOR, _IMAGE),
     "InvalidKMSKey.": Ruling(Ec2Verdict.OPERATOR, "let the role use the key that the image's disks are encrypted with"),

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes a new machine a worker of a K3s cluster. EC2 hands it over as user data, and cloud-init runs it as root.
+# Makes a new machine a worker of a K3s cluster. EC2 passes it as user data, and cloud-init runs it as root.
 #
-# It is the same text for every cluster. What differs is in SETTINGS: a JSON object in base64, which the Python program
-# below reads and nothing else does. No part of it becomes shell code, or an argument of a command.
+# The script is the same for every cluster, except for SETTINGS: a JSON object in base64, read only by the Python program
+# below. No part of it becomes shell code or a command's argument.
 #
-# Secrets (the join token, the role's credentials, the metadata session) pass through shell variables and pipes. They
-# are never an argument, an environment variable or a line of the log, and only the token is kept: in a file of root's.
+# Secrets (the join token, the role's credentials, the metadata session) pass through shell variables and pipes, never
+# through arguments, environment variables or the log. Only the token is kept, in a file that only root can read.
 #
-# What is wrong is said on stderr, which cloud-init copies to the journal and to the console of the machine. It then
-# stays outside the cluster, and Holdfast terminates it after JOIN_TIMEOUT_SEC. A second run changes nothing.
+# Errors go to stderr, which cloud-init copies to the journal and to the machine's console. After an error the machine
+# does not join the cluster, and Holdfast terminates it after JOIN_TIMEOUT_SEC. A second run changes nothing.
 #
-# The first argument is a directory that takes the place of /, for a try; cloud-init gives none.
+# The first argument is a directory to use instead of /, for tests; cloud-init passes none.
 
 set -euo pipefail
 shopt -s inherit_errexit
@@ -22,9 +22,9 @@ readonly K3S="$ROOT/usr/local/bin/k3s"
 readonly METADATA='http://169.254.169.254/latest'
 readonly TOKEN_TRIES=18 TOKEN_WAIT_SECONDS=10
 
-# Python because cloud-init is written in it: where user data runs, there is a python3 (3.9 or later). Of jq and the AWS
-# command line that cannot be said; and curl could sign the request itself, but that of Ubuntu 22.04 leaves the session
-# token and the target out of the signature.
+# Python, because cloud-init is written in it: where user data runs, there is python3 (3.9 or later). jq and the AWS CLI
+# may be missing. curl could sign the request, but Ubuntu 22.04's version leaves the session token and the target out of
+# the signature.
 read -r -d '' PROGRAM <<'END' || true
 import base64, datetime, hashlib, hmac, json, os, re, sys
 
@@ -37,7 +37,7 @@ def stop(why):
 
 def text(value, name, pattern):
     if not isinstance(value, str) or not re.fullmatch(pattern, value):
-        stop("the metadata service gave no usable " + name)
+        stop("the metadata service returned no valid " + name)
     return value
 
 
@@ -50,14 +50,14 @@ def read(what):
 
 
 def quoted(value):
-    return json.dumps(value)  # within double quotes, curl knows the escapes that JSON has for ASCII text
+    return json.dumps(value)  # in double quotes, curl understands JSON's escapes for ASCII text
 
 
 def binary():
-    """Two lines: the checksum, and curl's setting for the download. Either may be empty."""
+    """Two lines: the checksum and curl's download option. Either may be empty."""
     arch, sums, urls = sys.argv[2], settings["sha256"], settings["urls"]
     if (sums or urls) and arch not in sums:
-        stop("this machine is " + arch + ", and K3S_SHA256_" + arch.upper() + " is not set")
+        stop("this machine is " + arch + ", but K3S_SHA256_" + arch.upper() + " is not set")
     print(sums.get(arch, ""))
     print("url = " + quoted(urls[arch]) if urls else "")
 
@@ -69,22 +69,26 @@ def ssm():
 
 def options():
     """K3s options as JSON, which is also YAML."""
-    ssm()  # needed later: better refused now
+    region = ssm()[0]  # needed later as well; fail early
     document = read("the metadata service")
     machine = text(document.get("instanceId"), "instance id", "i-[0-9a-f]{8,17}")
     zone = text(document.get("availabilityZone"), "zone", "[a-z0-9-]{1,63}")
     address = text(document.get("privateIp"), "private address", "[0-9]{1,3}([.][0-9]{1,3}){3}")
     market = "spot" if os.environ["LIFECYCLE"] == "spot" else "on-demand"
-    labels = settings["labels"] + [  # of two equal keys the later one holds
+    labels = settings["labels"] + [  # the last of two equal keys wins
         "holdfast.dev/instance-id=" + machine,
         "holdfast.dev/lifecycle=" + market,
+        "topology.kubernetes.io/region=" + region,
         "topology.kubernetes.io/zone=" + zone,
     ]
-    print(json.dumps({"server": settings["server"], "node-name": machine, "node-ip": address, "node-label+": labels}))
+    # Storage drivers and cloud controllers find the machine by it. K3s' own, k3s://NAME, means nothing to them.
+    kubelet = ["provider-id=aws:///" + zone + "/" + machine]
+    found = {"node-name": machine, "node-ip": address, "node-label+": labels, "kubelet-arg+": kubelet}
+    print(json.dumps({"server": settings["server"], **found}))
 
 
 def request():
-    """From the role's credentials to a signed SSM request (AWS Signature Version 4), as settings for curl."""
+    """A signed SSM request (AWS Signature Version 4) as options for curl; reads the role's credentials from stdin."""
     keys = read("the metadata service")
     region, host = ssm()
     body = json.dumps({"Name": settings["token_parameter"], "WithDecryption": True})
@@ -122,15 +126,15 @@ def token():
         stop("SSM refuses: " + kind + ": " + ascii(answer.get("message", answer.get("Message", ""))))
     value = answer["Parameter"]["Value"].strip()
     if not re.fullmatch("K10[0-9a-f]{64}::[!-~]+", value):
-        stop("the SSM parameter holds no long K3s token (K10...), which is what proves the server to this machine")
+        stop("the SSM parameter has no long K3s token (K10...), which this machine needs to verify the server")
     print(value)
 
 
 {"binary": binary, "options": options, "request": request, "token": token}[sys.argv[1]]()
 END
 
-# Type and limits are those of K3s' own unit. The taint keeps pods away until Holdfast has checked the node; it stands
-# here and not among the options, so that no file of the image can take its place.
+# Type, limits and the image's environment files (for a proxy) are those of K3s' own unit. The taint keeps pods away until Holdfast has verified the node. It is set
+# here and not in the options, so that no file in the image can override it.
 read -r -d '' UNIT <<'END' || true
 [Unit]
 Description=K3s worker, joined by Holdfast
@@ -139,6 +143,8 @@ After=network-online.target
 
 [Service]
 Type=exec
+EnvironmentFile=-/etc/default/k3s-agent
+EnvironmentFile=-/etc/sysconfig/k3s-agent
 ExecStartPre=-/sbin/modprobe br_netfilter
 ExecStartPre=-/sbin/modprobe overlay
 ExecStart=/usr/local/bin/k3s agent --token-file=/etc/holdfast/k3s-token --node-taint=holdfast.dev/unverified=true:NoSchedule
@@ -174,11 +180,11 @@ fetch() {
   curl --disable --silent --show-error --globoff --connect-timeout 5 --retry-all-errors "$@"
 }
 
-# The metadata service, in version 2 and no other: what has no session is not asked.
+# The metadata service, version 2 only: every request needs a session.
 metadata() {
   printf 'X-aws-ec2-metadata-token: %s\n' "$session" |
     fetch --fail --noproxy '*' --max-time 5 --retry 10 --retry-delay 2 --header @- "$METADATA/$1" || {
-    say "the metadata service does not tell $1"
+    say "the metadata service did not return $1"
     return 1
   }
 }
@@ -188,7 +194,7 @@ metadata_session() {
     --request PUT --header 'X-aws-ec2-metadata-token-ttl-seconds: 3600' "$METADATA/api/token"
 }
 
-# A file is there whole or not at all. What an earlier run left half done goes first: it might have a wider mode.
+# Write a file atomically. First remove what an earlier run may have left, which might have a wider mode.
 put_file() {
   rm -f "$1.new"
   printf '%s\n' "$2" >"$1.new"
@@ -201,7 +207,7 @@ architecture() {
   case "$machine" in
     x86_64) echo amd64 ;;
     aarch64) echo arm64 ;;
-    *) fail "K3s is not known to run on $machine" ;;
+    *) fail "K3s does not support $machine" ;;
   esac
 }
 
@@ -215,21 +221,21 @@ install_k3s() {
   binary="$(python binary "$arch")"
   { read -r sum && read -r download; } <<<"$binary"$'\n'
   if [[ -z "$download" ]]; then
-    [[ -x "$K3S" ]] || fail "there is no K3s in the image (/usr/local/bin/k3s), and K3S_BINARY_URL is not set"
-    [[ -z "$sum" ]] || is_intact "$sum" "$K3S" || fail "/usr/local/bin/k3s of the image has another checksum than set"
+    [[ -x "$K3S" ]] || fail "the image has no K3s (/usr/local/bin/k3s), and K3S_BINARY_URL is not set"
+    [[ -z "$sum" ]] || is_intact "$sum" "$K3S" || fail "the checksum of the image's /usr/local/bin/k3s does not match"
     return
   fi
   if [[ -x "$K3S" ]] && is_intact "$sum" "$K3S"; then
     return
   fi
-  say "fetching K3s for $arch"
-  # Over 60 MB: given up when it stalls, not when the line is merely slow.
+  say "downloading K3s for $arch"
+  # Over 60 MB: abort when the download stalls, not when it is merely slow.
   printf '%s\n' "$download" |
     fetch --fail --location --proto '=https' --tlsv1.2 --speed-limit 10000 --speed-time 30 --max-time 300 \
-      --retry 5 --retry-delay 5 --output "$K3S.new" --config - || fail "K3s could not be fetched"
+      --retry 5 --retry-delay 5 --output "$K3S.new" --config - || fail "could not download K3s"
   if ! is_intact "$sum" "$K3S.new"; then
     rm -f "$K3S.new"
-    fail "what came as K3s has another checksum than set; it was thrown away"
+    fail "the checksum of the downloaded K3s does not match; the file was deleted"
   fi
   chmod 0755 "$K3S.new"
   mv -f "$K3S.new" "$K3S"
@@ -244,8 +250,8 @@ join_token() {
   printf '%s' "$answer" | python token
 }
 
-# A new role may take a while to be known everywhere; so may a new parameter.
-join_token_with_patience() {
+# A new role or parameter may take a while to be visible everywhere.
+join_token_with_retries() {
   local tries
   for ((tries = TOKEN_TRIES - 1; tries >= 0; tries--)); do
     if join_token; then
@@ -256,10 +262,10 @@ join_token_with_patience() {
       sleep "$TOKEN_WAIT_SECONDS"
     fi
   done
-  fail "no join token: see that the machine's role may read the parameter named by K3S_TOKEN_PARAMETER"
+  fail "no join token: allow the machine's role to read the parameter named by K3S_TOKEN_PARAMETER"
 }
 
-farewell() {
+report_failure() {
   local status=$?
   if ((status != 0)); then
     say "this machine does not join the cluster (exit code $status); Holdfast will terminate it"
@@ -267,14 +273,14 @@ farewell() {
 }
 
 main() {
-  trap farewell EXIT
+  trap report_failure EXIT
   local program
   for program in curl python3 sha256sum systemctl; do
     command -v "$program" >/dev/null || fail "the image has no $program"
   done
 
   local session='' lifecycle='' region='' domain='' document options token
-  session="$(metadata_session)" || fail "the metadata service gives no session (IMDSv2)"
+  session="$(metadata_session)" || fail "the metadata service returned no session (IMDSv2)"
   document="$(metadata dynamic/instance-identity/document)"
   lifecycle="$(metadata meta-data/instance-life-cycle)"
   region="$(metadata meta-data/placement/region)"
@@ -282,7 +288,7 @@ main() {
   options="$(printf '%s' "$document" | python options)"
 
   install_k3s
-  token="$(join_token_with_patience)"
+  token="$(join_token_with_retries)"
 
   install -d -m 0700 "$ROOT/etc/holdfast"
   install -d -m 0755 "$ROOT/etc/rancher/k3s/config.yaml.d"
@@ -294,7 +300,7 @@ main() {
   )
   systemctl daemon-reload
   systemctl enable --now k3s-agent.service
-  say "K3s runs; the node may join"
+  say "K3s is running; the node can join"
 }
 
 main

@@ -1,7 +1,7 @@
 """What to launch next, and where: an ordered list of options for one machine.
 
-Spot before on-demand; within a market the emptiest zone first; within a zone the types in the operator's order. What
-failed lately is left out until its time is up, so there is a way back to spot as soon as spot comes back.
+Spot before on-demand; within a market the emptiest zone first; within a zone the types in the operator's order. A pool
+that failed recently is left out until its back-off ends, so spot is used again soon after its capacity returns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,20 +27,31 @@ class Option(Struct, frozen=True):
 
     @property
     def pool(self) -> str:
-        """What capacity is a matter of, and the key of its memory."""
+        """The capacity pool: type, zone and market. Also the key of its stored failures."""
         return f"{self.instance_type}|{self.zone}|{self.market}"
 
 
 class PoolFailure(Struct, frozen=True):
-    """Capacity failures of one pool in a row, and when it may be tried again."""
+    """Consecutive shortages of one pool, when to try it again, and the last action that counted one."""
 
     failures: int
     until: Instant
+    action: str = ""  # empty in items of older versions
 
     @classmethod
-    def after(cls, earlier: "PoolFailure | None", now: Instant) -> "PoolFailure":
-        failures = earlier.failures + 1 if earlier else 1
-        return cls(failures, now.plus(CAPACITY_BACKOFF.ceiling_seconds(failures)))
+    def after(cls, earlier: "PoolFailure | None", now: Instant, action: str) -> "PoolFailure":
+        """The failure after another refusal. One shortage counts once, however many slots of `action` meet it.
+
+        A refusal while the pool is still left out is the same shortage as well: the slot was planned before the pool
+        failed, perhaps by another action (a scale-up and several replacements launch side by side).
+        """
+        if earlier is None:
+            failures = 1
+        elif now < earlier.until:
+            return earlier
+        else:
+            failures = earlier.failures + (1 if not action or earlier.action != action else 0)
+        return cls(failures, now.plus(CAPACITY_BACKOFF.ceiling_seconds(failures)), action)
 
 
 def launch_options(
@@ -52,7 +63,7 @@ def launch_options(
     *,
     spot: bool = True,
 ) -> list[Option]:
-    """All ways that are worth trying now, the best first. `fill` counts each zone's machines, launching ones too."""
+    """All options worth trying now, the best first. `fill` counts each zone's machines, including launching ones."""
     zones = _zones_with_room(subnets)
     emptiest_first = sorted(zones, key=lambda zone: (fill.get(zone, 0), zone))
     markets = (Market.SPOT, Market.ON_DEMAND) if spot else (Market.ON_DEMAND,)

@@ -1,8 +1,8 @@
-"""User data: what makes a new machine join its cluster by itself.
+"""User data: the script that makes a new machine join its cluster.
 
-It is one script for everybody (`k3s_worker.sh`), with the settings in it as base64 of JSON. No setting is ever shell
-code. The same settings give the same bytes, always: EC2 refuses a launch that is repeated with other user data, so
-there is no time, no machine and no secret in it. The machine fetches the join token itself, with its own role.
+The script (`k3s_worker.sh`) is the same for every cluster; the settings are in it as base64 of JSON, never as shell
+code. The same settings always give the same bytes, because EC2 refuses a repeated launch with different user data. So
+it contains no time, no instance id and no secret. The machine fetches the join token with its own role.
 """
 
 import base64
@@ -31,7 +31,7 @@ def user_data(settings: BootstrapSettings) -> str:
     size = len(text.encode())
     if size > USER_DATA_BYTES_MOST:
         raise BadSetting(
-            f"the settings of Node bootstrap make user data of {size} bytes, and EC2 takes {USER_DATA_BYTES_MOST}; "
+            f"the bootstrap settings make {size} bytes of user data, but EC2 accepts {USER_DATA_BYTES_MOST}; "
             f"use fewer or shorter NODE_LABELS (now {len(settings.node_labels)})"
         )
     return text
@@ -60,7 +60,7 @@ def _checksums(settings: BootstrapSettings) -> dict[str, str]:
 
 
 def _address(settings: BootstrapSettings, arch: str) -> str:
-    # The + of a version is encoded: in the address of an S3 object a plain one means a space.
+    # Encode the + of a version: in the URL of an S3 object a plain + means a space.
     values = {"{version}": quote(settings.k3s_version or "", safe=""), "{arch}": arch, "{suffix}": _SUFFIXES[arch]}
     address = settings.k3s_binary_url or ""
     for name, value in values.items():
@@ -69,10 +69,10 @@ def _address(settings: BootstrapSettings, arch: str) -> str:
 
 
 def _problems(settings: BootstrapSettings) -> Iterator[str]:
-    """What single values cannot show."""
+    """Problems between settings: each value alone is valid."""
     s, url = settings, settings.k3s_binary_url or ""
     if not s.k3s_url:
-        yield "K3S_URL is not set, so new machines know no cluster; for example K3S_URL=https://10.0.0.10:6443"
+        yield "K3S_URL is not set, so new machines cannot join; for example K3S_URL=https://10.0.0.10:6443"
     if not s.k3s_token_parameter:
         yield (
             "K3S_TOKEN_PARAMETER is not set, so new machines cannot join; "
@@ -80,12 +80,12 @@ def _problems(settings: BootstrapSettings) -> Iterator[str]:
         )
     if url and not _checksums(s):
         yield (
-            "K3S_BINARY_URL is set and neither K3S_SHA256_AMD64 nor K3S_SHA256_ARM64 is: "
-            "machines run nothing that they cannot check; take them from the release's sha256sum files"
+            "K3S_BINARY_URL is set, but neither K3S_SHA256_AMD64 nor K3S_SHA256_ARM64: "
+            "machines run only a binary that they can verify; copy the checksums from the release's sha256sum files"
         )
     if "{version}" in url and not s.k3s_version:
-        yield "K3S_BINARY_URL has {version}, and K3S_VERSION is not set; for example K3S_VERSION=v1.33.5+k3s1"
+        yield "K3S_BINARY_URL has {version}, but K3S_VERSION is not set; for example K3S_VERSION=v1.33.5+k3s1"
     if s.k3s_version and "{version}" not in url:
-        yield f"K3S_VERSION={s.k3s_version} has no effect: K3S_BINARY_URL has no {{version}}; put it there, or unset it"
+        yield f"K3S_VERSION={s.k3s_version} has no effect: K3S_BINARY_URL has no {{version}}; add it, or unset this"
     if url and len(_checksums(s)) > 1 and not ("{arch}" in url or "{suffix}" in url):
-        yield "K3S_BINARY_URL is one file for amd64 and arm64, which cannot be; put {arch} or {suffix} in it"
+        yield "K3S_BINARY_URL is the same for amd64 and arm64, which cannot work; put {arch} or {suffix} in it"

@@ -1,1 +1,1 @@
-"""What GitHub told us: jobs, runs and deployments, from webhooks that come late, twice or out of order."""
+"""GitHub jobs, runs and deployments, tracked from webhooks that arrive late, twice or out of order."""

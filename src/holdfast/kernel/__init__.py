@@ -1,1 +1,1 @@
-"""Words that every room uses. Standard library only."""
+"""Basics that every package uses: ids, time, errors, settings, backoff. No I/O."""

@@ -1,7 +1,7 @@
-"""How long to wait before the next try.
+"""Exponential backoff with full jitter.
 
-Exponential with full jitter: the wait is drawn evenly from zero up to a ceiling that doubles, so that many callers
-who failed together do not come back together. The source of chance is passed in; under the simulator it is seeded.
+Each wait is drawn evenly from zero up to a ceiling that doubles, so that callers that failed together do not retry
+together. The random source is passed in; under the simulator it is seeded.
 """
 
 import random
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """A policy: the first ceiling, its growth, and where growth ends."""
+    """A policy: the first ceiling, its growth factor, and the maximum."""
 
     first_seconds: float = 0.05
     factor: float = 2.0
@@ -22,15 +22,15 @@ class Backoff:
             raise ValueError(f"{self}: expected 0 < first_seconds <= most_seconds and factor >= 1")
 
     def ceiling_seconds(self, failures: int) -> float:
-        """The longest wait after so many failures in a row (from 1 up)."""
-        # The exponent is capped before it is used: 2.0 ** 2000 raises OverflowError, and failures are durable counters.
+        """The longest wait after this many consecutive failures (1 or more)."""
+        # Cap the exponent: 2.0 ** 2000 raises OverflowError, and a stored failure count can grow that large.
         return min(self.most_seconds, self.first_seconds * self.factor ** min(failures - 1, 64))
 
     def wait_seconds(self, failures: int, source: random.Random) -> float:
         return source.uniform(0.0, self.ceiling_seconds(failures))
 
     def waits(self, source: random.Random) -> Iterator[float]:
-        """The waits of one caller who goes on failing."""
+        """The waits of a caller whose every attempt fails."""
         failures = 0
         while True:
             failures += 1

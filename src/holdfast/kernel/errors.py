@@ -1,20 +1,19 @@
-"""What can go wrong, as one tree.
+"""The tree of errors.
 
     HoldfastError
-    ├── Retryable            the next look may differ: nothing to repair, try again later
-    │   ├── WriteConflict        somebody else wrote first; carries the item that won
+    ├── Retryable            transient: a later attempt may succeed
+    │   ├── WriteConflict        another writer was first; carries the current item
     │   └── StoreUnavailable     throttled, timed out, unreachable, disk full
-    ├── NeedsOperator        stays wrong until a person acts; the message names the remedy
-    │   ├── BadSetting           a setting is unknown or has a wrong value (exit code 2)
+    ├── NeedsOperator        permanent until a person acts; the message names the remedy
+    │   ├── BadSetting           a setting is unknown or has a bad value (exit code 2)
     │   ├── TableProblem         a table is missing, or differs from its declaration
-    │   └── StoreRefused         a file that is corrupt, newer than us, or written by another process; no permission
-    └── BadRequest           the call itself is wrong and never will be right: bad item, key, update or cursor
-        ├── NotFound             what was asked for is not there, or no longer
+    │   └── StoreRefused         the file is corrupt, locked, or of a newer version; or permission is denied
+    └── BadRequest           the call itself is invalid and will always fail: bad item, key, update or cursor
+        ├── NotFound             the requested thing does not exist, or no longer
         └── ItemTooLarge         over DynamoDB's 400 KB
 
-Adapters turn foreign errors into these in one place each, always with ``raise … from``. A message names the
-thing, what was expected, what was found, and what happens next. On the command line it is one line on stderr
-and the exit code below.
+Each adapter translates foreign errors in one place, always with ``raise … from``. A message names the thing, what was
+expected, what was found, and what happens next. On the command line it is one line on stderr, with the exit code below.
 """
 
 from collections.abc import Sequence
@@ -22,30 +21,29 @@ from typing import Any, ClassVar
 
 
 class HoldfastError(Exception):
-    """Every error that Holdfast raises on purpose."""
+    """Base of all errors that Holdfast raises."""
 
     exit_code: ClassVar[int] = 1
 
 
 class Retryable(HoldfastError):
-    """The next look may differ."""
+    """A later attempt may succeed."""
 
 
 class NeedsOperator(HoldfastError):
-    """Stays wrong until a person acts."""
+    """Fails until a person acts."""
 
 
 class BadRequest(HoldfastError, ValueError):
-    """The call itself is wrong: the same call fails for ever, on every backend."""
+    """The call itself is invalid: it fails every time, on every backend."""
 
 
 class WriteConflict(Retryable):
     """A condition did not hold, so nothing was written.
 
-    `item` is the item as it was when the condition failed (None: there was none), so that the loser learns
-    without a second read who won, or that its own earlier write had already succeeded. For a transaction, `failed`
-    tells for each write whether its condition failed, `items` has the items of those that did (None for the others),
-    and `item` is that of the first.
+    `item` is the item at the moment the condition failed (None: it did not exist). It shows without a second read who
+    won, or that the caller's own earlier write had succeeded. For a transaction, `failed` says for each write whether
+    its condition failed, `items` has the items of those that did (None for the others), and `item` is the first.
     """
 
     def __init__(
@@ -63,25 +61,25 @@ class WriteConflict(Retryable):
 
 
 class StoreUnavailable(Retryable):
-    """The store did not answer within the deadline. A write may or may not have taken place."""
+    """The store did not answer within the deadline. A write may or may not have happened."""
 
 
 class BadSetting(NeedsOperator):
-    """A setting that is unknown or has a wrong value. Nothing was touched."""
+    """A setting is unknown or has a bad value. Nothing was touched."""
 
     exit_code = 2
 
 
 class TableProblem(NeedsOperator):
-    """A table is missing, or is not as declared."""
+    """A table is missing, or differs from its declaration."""
 
 
 class StoreRefused(NeedsOperator):
-    """The store will not be opened or used like this. Nothing was changed."""
+    """The store cannot be opened or used. Nothing was changed."""
 
 
 class NotFound(BadRequest):
-    """What was asked for by its name is not stored: it never was, or it has expired."""
+    """The requested thing is not stored: it never existed, or it has expired."""
 
 
 class ItemTooLarge(BadRequest):

@@ -1,4 +1,4 @@
-"""Names of things. A NewType each, so that a job id never passes for a run id."""
+"""Ids. Each is a NewType, so that mypy does not accept a job id for a run id."""
 
 import random
 import secrets
@@ -16,15 +16,15 @@ DeploymentId = NewType("DeploymentId", int)
 
 
 def cluster_words(cluster: str) -> str:
-    """How a sentence names it: the default name is no name, and would read "cluster cluster"."""
+    """The cluster's name in a sentence. With the default name it would read "cluster cluster"."""
     return "the cluster" if cluster == "cluster" else f"cluster {cluster}"
 
 
 def joined_key(*parts: str | int) -> str:
-    """Join the parts of a key with ``#``, such that two different lists of parts never give the same key.
+    """Join the parts of a key with ``#``; different lists of parts never give the same key.
 
-    Only the last part may hold a ``#`` itself (a repository's name, say): in any earlier one, ``a#b`` + ``c`` and
-    ``a`` + ``b#c`` would collide. No part is empty, and a number is written without sign or padding.
+    Only the last part may contain a ``#`` (a repository's name, say): otherwise ``a#b`` + ``c`` and ``a`` + ``b#c``
+    would collide. No part may be empty, and a number is written without sign or padding.
     """
     texts = []
     for position, part in enumerate(parts):
@@ -32,16 +32,16 @@ def joined_key(*parts: str | int) -> str:
             texts.append(str(part))
             continue
         if isinstance(part, bool) or (isinstance(part, int) and part < 0):
-            raise BadRequest(f"key part {part!r}: expected text or a number from 0 up")
+            raise BadRequest(f"key part {part!r}: expected text or a number that is not negative")
         text = str(part)
         if not text:
             raise BadRequest(f"key part {position + 1} of {len(parts)} is empty")
         if "#" in text and position < len(parts) - 1:
-            raise BadRequest(f"key part {text!r}: only the last part of a key may hold '#'")
+            raise BadRequest(f"key part {text!r}: only the last part of a key may contain '#'")
         texts.append(text)
     return "#".join(texts)
 
 
 def nonce(source: random.Random | None = None) -> str:
-    """Eight characters that tell two owners apart; from the seeded source under the simulator."""
+    """Eight random characters that distinguish two owners; seeded under the simulator."""
     return f"{source.getrandbits(32):08x}" if source else secrets.token_hex(4)

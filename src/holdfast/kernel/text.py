@@ -1,4 +1,4 @@
-"""Text for people. What comes from strangers is made fit to be shown: one line, no control characters, not too long."""
+"""Text for people. Untrusted text is made safe to show: one line, no control characters, limited length."""
 
 
 def one_line(text: str) -> str:
@@ -9,13 +9,13 @@ def one_line(text: str) -> str:
 
 
 def cut(text: str, most: int = 60) -> str:
-    """One line of at most so many characters, and a sign when there were more."""
+    """One line of at most `most` characters, with an ellipsis if it was longer."""
     line = one_line(text)
     return line if len(line) <= most else f"{line[:most]}…"
 
 
 def some(number: int, what: str) -> str:
-    """1 pod, 2 pods."""
+    """``1 pod``, ``2 pods``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

@@ -1,7 +1,7 @@
-"""JSON as values of a type.
+"""Decode JSON into typed values.
 
-msgspec looks into a type when its decoder is made, and notes what it found in the type itself: two threads that do so
-at once, with a struct in common, crash the process. So every decoder of a type is made here, one after the other.
+msgspec inspects a type when it creates a decoder, and caches the result in the type itself: two threads that do so at
+once for types with a common struct crash the process. So all decoders are created here, under a lock.
 """
 
 from threading import Lock
@@ -16,7 +16,7 @@ _made: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """The one decoder of this type."""
+    """The shared decoder of this type."""
     found = _made.get(kind)
     if found is None:
         with _making:
@@ -25,5 +25,5 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def decoded(body: bytes | str | msgspec.Raw, kind: type[T]) -> T:
-    """What the JSON says. msgspec.MsgspecError: it is no JSON, or says something else."""
+    """The decoded value. Raises msgspec.MsgspecError if the body is not JSON or does not match the type."""
     return decoder(kind).decode(body)

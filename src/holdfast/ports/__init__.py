@@ -1,1 +1,1 @@
-"""What the core asks of the world, as Protocols with their promises."""
+"""What the core needs from its environment, as Protocols with their promises."""

@@ -1,4 +1,4 @@
-"""Time, as the core asks for it. One tick reads `now` once."""
+"""The clock. A tick reads `now` once."""
 
 from typing import Protocol
 
@@ -7,13 +7,13 @@ from holdfast.kernel.instants import Instant
 
 class Clock(Protocol):
     def now(self) -> Instant:
-        """The wall clock. It may jump; no safety argument rests on it."""
+        """The wall clock. It may jump; safety never depends on it."""
         ...
 
     def monotonic_seconds(self) -> float:
-        """A clock that never goes back, for deadlines within one process."""
+        """A clock that never goes backwards, for deadlines within one process."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait. Used between retries of one call only: ticks do not sleep."""
+        """Wait. Used only between retries of one call: ticks do not sleep."""
         ...

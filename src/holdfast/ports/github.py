@@ -1,7 +1,7 @@
-"""GitHub, as far as it is asked: its log of deliveries, the jobs of a run, and to run failed jobs again.
+"""GitHub's API, as far as it is used: the log of deliveries, runs and their jobs, and re-running failed jobs.
 
-Everything else comes by webhook. Each call counts against a rate limit, so callers bring a budget. What a webhook holds
-is never followed as an address: calls name installations, repositories and numbers only.
+Everything else arrives by webhook. Each call counts against a rate limit, so callers have a budget. URLs in webhooks
+are never followed: calls name only installations, repositories and ids.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from holdfast.kernel.instants import Instant
 
 
 class GitHubUnavailable(Retryable):
-    """No answer, or one of GitHub's own failures. What was asked for may or may not have been done."""
+    """No response, or a failure of GitHub. The request may or may not have been executed."""
 
 
 class RateLimited(Retryable):
-    """Nothing was done; ask again at `until`."""
+    """Nothing was done; retry at `until`."""
 
     def __init__(self, message: str, until: Instant) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class RateLimited(Retryable):
 
 
 class GitHubRefused(HoldfastError):
-    """A definite no: nothing was done, and the same request is refused again."""
+    """A permanent refusal: nothing was done, and a retry would be refused again."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class DeliveryRecord:
     guid: str
     delivered_at: Instant
     is_redelivery: bool
-    status_code: int  # what we answered; 0: nothing
+    status_code: int  # our response; 0: none
     event: str
 
     @property
@@ -51,7 +51,7 @@ class DeliveryRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPage:
-    """The newest first. No cursor: there is nothing older."""
+    """Newest first. Without a cursor, there is nothing older."""
 
     records: Sequence[DeliveryRecord]
     cursor: str | None
@@ -70,7 +70,7 @@ class RunSeen:
 
 @dataclass(frozen=True, slots=True)
 class JobSeen:
-    """A job as the API shows it; the times are GitHub's texts."""
+    """A job from the API; times are GitHub's text."""
 
     id: JobId
     run_id: RunId
@@ -92,11 +92,11 @@ class JobSeen:
 
 class GitHub(Protocol):
     def deliveries(self, cursor: str | None = None) -> DeliveryPage:
-        """The App's log of deliveries, which goes back three days. Up to 100 a page."""
+        """The App's log of deliveries of the last three days, up to 100 per page."""
         ...
 
     def redeliver(self, delivery_id: int) -> None:
-        """Ask for one more attempt. Twice is two attempts, which do no harm."""
+        """Request one more attempt. Calling it twice gives two attempts, which is harmless."""
         ...
 
     def run(self, installation: InstallationId, repository: str, run_id: RunId) -> RunSeen | None:
@@ -106,9 +106,9 @@ class GitHub(Protocol):
     def jobs_of_run(
         self, installation: InstallationId, repository: str, run_id: RunId, run_attempt: int, page: int = 1
     ) -> Sequence[JobSeen]:
-        """The jobs of one attempt, up to 100 a page; an empty page is past the end."""
+        """The jobs of one attempt, up to 100 per page; an empty page is past the end."""
         ...
 
     def rerun_failed_jobs(self, installation: InstallationId, repository: str, run_id: RunId) -> None:
-        """Start the next attempt, with the jobs that failed. Refused while an attempt is under way."""
+        """Start the next attempt, with the failed jobs. Refused while an attempt is in progress."""
         ...

@@ -1,17 +1,34 @@
-"""Kubernetes: what is asked of the API server.
+"""The Kubernetes API.
 
-A list is one consistent view, but may be a little old. A change names what it expects to find, and is refused with
-`NodeChanged` if it does not: read again, and decide again.
+A list is a consistent snapshot, but may be slightly old. A change names the state that it expects; `NodeChanged` means
+that the state is different: read again, and decide again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from holdfast.kernel.errors import NeedsOperator, Retryable
 from holdfast.kernel.instants import Instant
+
+T = TypeVar("T")
+
+
+class Resources(Struct, frozen=True):
+    """CPU in thousandths, and memory: what a pod requests, or what a node can give to pods. None is unknown."""
+
+    cpu_millis: int | None
+    memory_bytes: int | None
+
+    def could_hold(self, asked: "Resources") -> bool:
+        """Whether a pod that asks for this would fit if nothing else ran. Unknown counts as yes."""
+        return _could_hold(self.cpu_millis, asked.cpu_millis) and _could_hold(self.memory_bytes, asked.memory_bytes)
+
+
+def _could_hold(has: int | None, asked: int | None) -> bool:
+    return has is None or asked is None or asked <= has
 
 
 class Taint(Struct, frozen=True):
@@ -26,12 +43,13 @@ class Node(Struct, frozen=True):
     resource_version: str
     internal_ip: str | None
     is_ready: bool
-    ready_changed: Instant | None  # when the Ready condition last turned, either way
+    ready_changed: Instant | None  # when the Ready condition last changed
     created: Instant
     is_unschedulable: bool
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    allocatable: Resources | None = None  # what it can give to pods; None is unknown
 
 
 class PodPhase(StrEnum):
@@ -49,13 +67,14 @@ class Pod(Struct, frozen=True):
     node: str | None
     phase: PodPhase
     created: Instant
-    unschedulable_since: Instant | None = None  # the scheduler found no place for it
+    unschedulable_since: Instant | None = None  # the scheduler found no node for it
     priority_class: str = ""
-    controller: str = ""  # the kind that made it: ReplicaSet, DaemonSet, …; "" for a pod that nobody would make again
+    controller: str = ""  # the kind of its controller: ReplicaSet, DaemonSet, …; "" for a pod without one
     is_mirror: bool = False
     is_deleting: bool = False
     has_local_storage: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
+    requests: Resources | None = None  # read only while it has no node; None is unknown
 
     @property
     def is_finished(self) -> bool:
@@ -66,11 +85,10 @@ class Pod(Struct, frozen=True):
 
 
 class NodeChange(Struct, frozen=True):
-    """What to change of a node: its `unschedulable`, annotations (None removes one), and a taint to take away.
+    """A change of a node: its `unschedulable` field, annotations (None removes one), and a taint to remove.
 
-    The change takes place only if the annotations that `expected` names still have these values (None: absent), and,
-    where `expected_version` is given, if nothing at all was changed since. An annotation is the better test where it
-    will do: a node's own heartbeats change its version.
+    It is applied only if the annotations in `expected` still have these values (None: absent) and, if
+    `expected_version` is set, if the node has not changed at all. Prefer annotations: heartbeats change the version.
     """
 
     unschedulable: bool | None = None
@@ -81,30 +99,30 @@ class NodeChange(Struct, frozen=True):
 
 
 class Eviction(StrEnum):
-    """What came of asking a pod to leave."""
+    """The outcome of an eviction request."""
 
     ACCEPTED = "accepted"
     BLOCKED = "blocked"  # a disruption budget says not now
-    GONE = "gone"  # no longer there, or another pod of that name
+    GONE = "gone"  # the pod is gone, or another pod has its name
 
 
 class Evicted(Struct, frozen=True):
-    """The answer to an eviction. `reason` is the server's own word for why not, fit to be shown: a budget's, mostly."""
+    """The result of an eviction. `reason` is the server's explanation, safe to show: usually a disruption budget."""
 
     outcome: Eviction
     reason: str = ""
 
 
 class KubeUnavailable(Retryable):
-    """The API server did not answer, or not in time. A change may or may not have taken place."""
+    """The API server did not respond in time. A change may or may not have happened."""
 
 
 class KubeRefused(NeedsOperator):
-    """The API server will not do this for us: no permission, a certificate that is not its own, a wrong token."""
+    """The API server refused, or is not trusted: no permission, a bad token, a certificate that does not verify."""
 
 
 class NodeChanged(Retryable):
-    """The node is not as expected; nothing was changed. `node` is as it is now, None if it is gone."""
+    """The node is not as expected; nothing was changed. `node` is its current state, None if it is gone."""
 
     def __init__(self, message: str, node: Node | None) -> None:
         super().__init__(message)
@@ -115,7 +133,7 @@ class Kube(Protocol):
     def nodes(self) -> list[Node]: ...
 
     def node(self, name: str) -> Node | None:
-        """The node as it is now, not as a list remembers it."""
+        """The node's current state, not a cached one."""
         ...
 
     def pods(self) -> list[Pod]:
@@ -123,7 +141,7 @@ class Kube(Protocol):
         ...
 
     def pods_on(self, node: str) -> list[Pod]:
-        """The pods on a node as they are now, finished ones included."""
+        """The current pods on a node, including finished ones."""
         ...
 
     def change_node(self, node: Node, change: NodeChange) -> Node:
@@ -131,13 +149,47 @@ class Kube(Protocol):
         ...
 
     def evict(self, pod: Pod) -> Evicted:
-        """Ask this very pod (by its uid) to leave, within its own grace period."""
+        """Evict exactly this pod (by its uid), with its own grace period."""
         ...
 
     def delete_node(self, node: Node) -> None:
-        """Remove the Node object, if it is still this one. An absent one is no error."""
+        """Delete the Node object, if it still has this uid. A missing one is not an error."""
         ...
 
     def delete_secret(self, namespace: str, name: str) -> None:
-        """An absent one is no error."""
+        """Delete a secret. A missing one is not an error."""
         ...
+
+
+class ForwardingKube:
+    """The base of wrappers: implements `Kube` by forwarding every call through `_forward`."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    def _forward(self, call: Callable[[], T]) -> T:
+        return call()
+
+    def nodes(self) -> list[Node]:
+        return self._forward(self._kube.nodes)
+
+    def node(self, name: str) -> Node | None:
+        return self._forward(lambda: self._kube.node(name))
+
+    def pods(self) -> list[Pod]:
+        return self._forward(self._kube.pods)
+
+    def pods_on(self, node: str) -> list[Pod]:
+        return self._forward(lambda: self._kube.pods_on(node))
+
+    def change_node(self, node: Node, change: NodeChange) -> Node:
+        return self._forward(lambda: self._kube.change_node(node, change))
+
+    def evict(self, pod: Pod) -> Evicted:
+        return self._forward(lambda: self._kube.evict(pod))
+
+    def delete_node(self, node: Node) -> None:
+        self._forward(lambda: self._kube.delete_node(node))
+
+    def delete_secret(self, namespace: str, name: str) -> None:
+        self._forward(lambda: self._kube.delete_secret(namespace, name))

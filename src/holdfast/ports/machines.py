@@ -1,16 +1,17 @@
-"""Machines: what is asked of EC2.
+"""Machines: EC2 instances.
 
-Promises and limits are EC2's, and the simulated world keeps them as well:
+Promises and limits are EC2's; the simulated world has the same:
 
-- The same token with the same order gives the same machine, however often it is sent; per zone. Another order under
-  the same token is refused (IdempotentParameterMismatch), also after a failed attempt.
-- A machine that was just launched may be missing from lists for a while, and a list that misses one proves nothing.
-- Terminating is repeatable; a machine on its way out is listed for a while as shutting down, then terminated.
+- The same token with the same order returns the same machine, however often it is sent; per zone. Another order with
+  the same token is refused (IdempotentParameterMismatch), even after a failed attempt.
+- A new machine may be missing from lists for a while: absence from a list proves nothing.
+- Terminating is idempotent; a machine is then listed as shutting down, and for a while as terminated.
+- `ACCEPTED_TAG` is the only tag that is written after the launch. It is never removed; a list may lack it for a while.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -18,7 +19,10 @@ from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
 
-USER_DATA_BYTES_MOST: Final = 16 * 1024  # before it is encoded
+T = TypeVar("T")
+
+USER_DATA_BYTES_MOST: Final = 16 * 1024  # before encoding
+ACCEPTED_TAG: Final = "holdfast.dev/accepted"
 
 
 class Market(StrEnum):
@@ -35,8 +39,15 @@ class MachineState(StrEnum):
     TERMINATED = "terminated"
 
 
+class StateReason(Struct, frozen=True):
+    """Why a machine stopped or ended: EC2's code (``Client.InternalError``) and its words, both safe to show."""
+
+    code: str
+    message: str
+
+
 class Machine(Struct, frozen=True):
-    """A machine as EC2 last showed it."""
+    """A machine as EC2 last described it."""
 
     id: InstanceId
     state: MachineState
@@ -47,18 +58,19 @@ class Machine(Struct, frozen=True):
     private_ip: str | None
     launched: Instant
     tags: Mapping[str, str] = field(default_factory=dict)
+    state_reason: StateReason | None = None  # None: EC2 gives none, or the machine has not stopped or ended
 
     @property
     def is_gone(self) -> bool:
-        """Terminated, or past the point of return."""
+        """Terminated, or about to be."""
         return self.state in (MachineState.SHUTTING_DOWN, MachineState.TERMINATED)
 
 
 class LaunchOrder(Struct, frozen=True):
-    """One machine. The token stands for the whole order: a changed order needs another token.
+    """An order for one machine. The token identifies the whole order: a changed order needs a new token.
 
     `template` is a launch template and its version (``lt-0abc:3``): image, role, security groups. `user_data` is text
-    of at most `USER_DATA_BYTES_MOST`, the same byte for byte on each use of the token.
+    of at most `USER_DATA_BYTES_MOST`, and must not change while the token is in use.
     """
 
     token: str
@@ -78,10 +90,10 @@ class Subnet(Struct, frozen=True):
 
 
 class MachineError(HoldfastError):
-    """EC2 said no, or did not answer.
+    """EC2 refused, or did not respond.
 
-    `code` is EC2's own, or the name of what befell the connection. What follows from it (ask again, try elsewhere,
-    call a person) is decided by one table, in `fleet/ec2_errors.py`; a code that is not in it is taken for no answer.
+    `code` is EC2's, or the name of the connection error. One table, in `fleet/ec2_errors.py`, decides what follows
+    (retry, try another option, notify a person); an unknown code is treated like no response.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -95,12 +107,44 @@ class Machines(Protocol):
 
     def terminate(self, machine: InstanceId) -> None: ...
 
+    def mark_accepted(self, machine: InstanceId, action: str) -> None:
+        """Set `ACCEPTED_TAG` to the action that took the machine into service. Repeating it is no error."""
+        ...
+
     def tagged(self, tags: Mapping[str, str]) -> list[Machine]:
-        """All machines that bear these tags, in any state that EC2 still lists."""
+        """All machines with these tags, in any state that EC2 still lists."""
         ...
 
     def found(self, machines: Sequence[InstanceId]) -> list[Machine]:
-        """Those of the machines that EC2 knows; unknown ids are left out."""
+        """The machines that EC2 knows; unknown ids are left out."""
         ...
 
     def subnets(self, subnets: Sequence[str]) -> list[Subnet]: ...
+
+
+class ForwardingMachines:
+    """The base of wrappers: implements `Machines` by forwarding every call through `_forward`."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+
+    def _forward(self, call: Callable[[], T]) -> T:
+        return call()
+
+    def launch(self, order: LaunchOrder) -> Machine:
+        return self._forward(lambda: self._machines.launch(order))
+
+    def terminate(self, machine: InstanceId) -> None:
+        self._forward(lambda: self._machines.terminate(machine))
+
+    def mark_accepted(self, machine: InstanceId, action: str) -> None:
+        self._forward(lambda: self._machines.mark_accepted(machine, action))
+
+    def tagged(self, tags: Mapping[str, str]) -> list[Machine]:
+        return self._forward(lambda: self._machines.tagged(tags))
+
+    def found(self, machines: Sequence[InstanceId]) -> list[Machine]:
+        return self._forward(lambda: self._machines.found(machines))
+
+    def subnets(self, subnets: Sequence[str]) -> list[Subnet]:
+        return self._forward(lambda: self._machines.subnets(subnets))

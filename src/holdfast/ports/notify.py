@@ -1,12 +1,12 @@
-"""Telling people."""
+"""Notifications to people."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """Something an operator wants to know. `key` is the same for repetitions of one matter."""
+class Notification:
+    """Something an operator should know. Repetitions of the same matter have the same `key`."""
 
     kind: str
     key: str
@@ -16,6 +16,6 @@ class Notice:
 
 
 class Notifier(Protocol):
-    def tell(self, notice: Notice) -> None:
-        """Best effort: raises Retryable when it failed, and nothing else depends on it."""
+    def notify(self, notification: Notification) -> None:
+        """Send it, best effort: raises Retryable if that fails, and nothing else depends on it."""
         ...

@@ -1,9 +1,9 @@
-"""Objects by key, as S3 keeps them. One bucket.
+"""Objects by key in one bucket, as in S3.
 
-- A put is durable when the call returns, and whoever reads afterwards sees it. A call that raises `Retryable` may or
-  may not have taken place.
-- A put with a condition that does not hold changes nothing and says so. Since a lost answer may be followed by a second
-  try, a caller may meet its own earlier put as the reason.
+- A put is durable and visible to all readers when the call returns. A call that raises `Retryable` may or may not have
+  been executed.
+- A put whose condition does not hold changes nothing and returns False. After a retry, the reason may be the caller's
+  own earlier put.
 - Keys are listed in the order of their UTF-8 bytes.
 """
 
@@ -14,16 +14,16 @@ from typing import Any, Protocol
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.kernel.instants import Instant
 
-Rule = Mapping[str, Any]  # a rule of the bucket's lifecycle, in S3's own words
+Rule = Mapping[str, Any]  # a rule of the bucket's lifecycle, in S3's format
 
 
 class Archived(NeedsOperator):
-    """The object is there, and cannot be read before somebody restores it."""
+    """The object is archived, and cannot be read until a person restores it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry:
-    """An object as a list names it."""
+    """An object in a list."""
 
     key: str
     modified: Instant
@@ -32,7 +32,7 @@ class ObjectEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object with its content. `etag` changes whenever the content does."""
+    """An object with its content. `etag` changes with the content."""
 
     key: str
     body: bytes = field(repr=False)
@@ -43,7 +43,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Some entries. `is_last`: nothing follows them now; otherwise go on after the last one's key."""
+    """Some entries. Unless `is_last`, continue after the key of the last one."""
 
     entries: Sequence[ObjectEntry]
     is_last: bool
@@ -51,11 +51,11 @@ class ObjectPage:
 
 class Objects(Protocol):
     def page(self, prefix: str, after: str = "", most: int = 1000) -> ObjectPage:
-        """The next entries whose keys begin with the prefix, after a key. At most 1,000."""
+        """The next entries with this prefix, after a key. At most 1,000."""
         ...
 
     def get(self, key: str, most_bytes: int | None = None) -> StoredObject | None:
-        """The object; of one that is longer, `most_bytes` and one more. `Archived`: it must be restored first."""
+        """The object; if it is longer than `most_bytes`, only one byte more than that. May raise `Archived`."""
         ...
 
     def put(
@@ -67,26 +67,26 @@ class Objects(Protocol):
         if_absent: bool = False,
         if_etag: str | None = None,
     ) -> bool:
-        """Write the whole object. False: there was one already, or another than the etag says."""
+        """Write the whole object. False: it exists already, or has another etag."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object; an absent one is no error."""
+        """Delete an object; a missing one is not an error."""
         ...
 
     def lifecycle(self) -> list[Rule]:
-        """The rules of the bucket; none if it has no lifecycle."""
+        """The bucket's lifecycle rules; empty if it has none."""
         ...
 
     def set_lifecycle(self, rules: Sequence[Rule]) -> None:
-        """Put these rules in the place of all that there are."""
+        """Replace all rules."""
         ...
 
     def close(self) -> None: ...
 
 
 def every_entry(page_after: Callable[[str], ObjectPage], after: str = "") -> Iterator[ObjectEntry]:
-    """The entries of all pages, which are asked for one at a time."""
+    """The entries of all pages, read one page at a time."""
     while True:
         page = page_after(after)
         yield from page.entries

@@ -1,9 +1,9 @@
-"""Secrets and settings that live outside: SSM's Parameter Store."""
+"""Secrets in an external store: the SSM Parameter Store."""
 
 from typing import Protocol
 
 
 class Parameters(Protocol):
     def secret(self, name: str) -> str:
-        """The decrypted value. Kept in memory for minutes at the most, never stored or logged."""
+        """The decrypted value. Kept in memory for a few minutes at most, never stored or logged."""
         ...

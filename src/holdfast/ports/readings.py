@@ -1,4 +1,4 @@
-"""What was measured, or why it was not. "Unknown" is a value: it never reads as zero."""
+"""A measured value, or the reason why it is unknown. Unknown never reads as zero."""
 
 from typing import Generic, TypeAlias, TypeVar
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Known(Struct, Generic[T], frozen=True):
-    """A measured value, and when it was true."""
+    """A measured value, and its time."""
 
     value: T
     at: Instant

@@ -1,4 +1,4 @@
-"""What Prometheus knows about the cluster."""
+"""Readings of the cluster from Prometheus."""
 
 from typing import Protocol
 
@@ -8,14 +8,14 @@ from holdfast.ports.readings import Reading
 
 
 class PendingPods(Struct, frozen=True):
-    """Pods that wait for a place, and how long the oldest has."""
+    """The number of pending pods, and the age of the oldest."""
 
     count: int
     oldest_seconds: float
 
 
 class Signals(Protocol):
-    """No call raises: what cannot be had is Unknown, with the reason."""
+    """No call raises: a missing reading is Unknown, with the reason."""
 
     def cpu(self) -> Reading[float]:
         """The workers' average CPU use, 0 to 1."""
@@ -24,5 +24,5 @@ class Signals(Protocol):
     def pending_pods(self) -> Reading[PendingPods]: ...
 
     def ready_addresses(self) -> Reading[frozenset[str]]:
-        """The internal addresses of the nodes that are Ready."""
+        """The internal addresses of Ready nodes."""
         ...

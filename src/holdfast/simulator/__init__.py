@@ -1,5 +1,5 @@
-"""A world with a clock and a seed: EC2, K3s and Prometheus as far as Holdfast can tell, in virtual time.
+"""A simulated EC2, K3s, Prometheus and GitHub, in virtual time and driven by a seed.
 
-It is part of the product: `holdfast run` with no settings runs on it, and the proofs do. Nothing here reads a real
-clock or a real source of chance, so the same seed gives the same world, event by event.
+It is part of the product: `holdfast run` without settings uses it, and so do the proofs. Nothing here reads a real
+clock or a real source of randomness, so the same seed gives the same world, event by event.
 """

@@ -1,4 +1,4 @@
-"""boto3 over HTTP to moto's server: what our requests look like to AWS' own models, and what the answers look like."""
+"""boto3 over HTTP to moto's server, which checks our requests against AWS' own models and responds like AWS."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ def aws(moto_server: RunningServer) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def raw(aws: dict[str, str]) -> Iterator[Any]:
-    """`raw(service)`: a plain client, to prepare things and to look at what came of them."""
+    """`raw(service)`: a plain client, to prepare things and to inspect the results."""
     clients: dict[str, Any] = {}
 
     def client(service: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.adapters.ec2 import Ec2Machines, ec2_client
+from holdfast.adapters.aws.ec2 import Ec2Machines, ec2_client
 from holdfast.fleet.ec2_errors import Ec2Verdict, ruling_on
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.machines import LaunchOrder, MachineError, MachineState, Market
@@ -51,7 +51,7 @@ def machines(aws: dict[str, Any]) -> Iterator[Ec2Machines]:
 
 @pytest.fixture
 def order(account: Account) -> LaunchOrder:
-    """An order with a cluster of its own, so that no test sees another's machines."""
+    """An order with its own cluster, so that no test sees another's machines."""
     number = next(NUMBERS)
     return LaunchOrder(
         token=f"token-{number}",
@@ -81,17 +81,17 @@ def test_a_machine_is_launched_as_ordered(machines: Ec2Machines, order: LaunchOr
     assert base64.b64decode(attribute["UserData"]["Value"]).decode() == order.user_data
 
 
-def test_the_disks_bear_the_tags_as_well(machines: Ec2Machines, order: LaunchOrder, raw: Any) -> None:
+def test_the_disks_have_the_tags_too(machines: Ec2Machines, order: LaunchOrder, raw: Any) -> None:
     machines.launch(order)
     wanted = [{"Name": "tag:Cluster", "Values": [order.tags["Cluster"]]}]
     assert len(raw("ec2").describe_volumes(Filters=wanted)["Volumes"]) == 1
 
 
-def test_on_demand_is_told_from_spot(machines: Ec2Machines, order: LaunchOrder) -> None:
+def test_on_demand_and_spot_are_distinguished(machines: Ec2Machines, order: LaunchOrder) -> None:
     assert machines.launch(replace(order, market=Market.ON_DEMAND)).market is Market.ON_DEMAND
 
 
-def test_machines_are_found_by_all_of_the_tags(machines: Ec2Machines, order: LaunchOrder) -> None:
+def test_machines_are_found_by_all_their_tags(machines: Ec2Machines, order: LaunchOrder) -> None:
     first = machines.launch(order)
     second = machines.launch(replace(order, tags={**order.tags, "holdfast.dev/slot": "1"}))
     cluster = {"Cluster": order.tags["Cluster"]}
@@ -101,7 +101,7 @@ def test_machines_are_found_by_all_of_the_tags(machines: Ec2Machines, order: Lau
 
 
 def test_all_pages_of_a_list_are_read(machines: Ec2Machines, order: LaunchOrder, monkeypatch: Any) -> None:
-    monkeypatch.setattr("holdfast.adapters.ec2.PAGE_MOST", 5)  # as few as EC2 allows
+    monkeypatch.setattr("holdfast.adapters.aws.ec2.PAGE_MOST", 5)  # as few as EC2 allows
     launched = {machines.launch(order).id for _ in range(12)}
     assert {machine.id for machine in machines.tagged({"Cluster": order.tags["Cluster"]})} == launched
 
@@ -112,7 +112,7 @@ def test_machines_are_found_by_id_and_unknown_ids_are_left_out(machines: Ec2Mach
     assert machines.found([GONE]) == []
 
 
-def test_a_machine_is_terminated_twice_without_harm(machines: Ec2Machines, order: LaunchOrder) -> None:
+def test_terminating_a_machine_twice_is_harmless(machines: Ec2Machines, order: LaunchOrder) -> None:
     launched = machines.launch(order)
     machines.terminate(launched.id)
     machines.terminate(launched.id)
@@ -121,19 +121,19 @@ def test_a_machine_is_terminated_twice_without_harm(machines: Ec2Machines, order
     assert [machine.id for machine in machines.tagged({"Cluster": order.tags["Cluster"]})] == [launched.id]
 
 
-def test_an_order_that_names_what_does_not_exist_needs_an_operator(machines: Ec2Machines, order: LaunchOrder) -> None:
-    with pytest.raises(MachineError) as told:
+def test_an_order_with_a_missing_resource_needs_an_operator(machines: Ec2Machines, order: LaunchOrder) -> None:
+    with pytest.raises(MachineError) as error:
         machines.launch(replace(order, subnet_id="subnet-0123456789abcdef0"))
-    assert ruling_on(told.value.code).verdict is Ec2Verdict.OPERATOR
+    assert ruling_on(error.value.code).verdict is Ec2Verdict.OPERATOR
 
 
 def test_an_unknown_machine_cannot_be_terminated(machines: Ec2Machines) -> None:
-    with pytest.raises(MachineError) as told:
+    with pytest.raises(MachineError) as error:
         machines.terminate(GONE)
-    assert ruling_on(told.value.code).verdict is Ec2Verdict.UNKNOWN_MACHINE
+    assert ruling_on(error.value.code).verdict is Ec2Verdict.UNKNOWN_MACHINE
 
 
-def test_subnets_tell_their_zone_and_free_addresses(machines: Ec2Machines, account: Account) -> None:
+def test_subnets_have_their_zone_and_free_addresses(machines: Ec2Machines, account: Account) -> None:
     subnets = {subnet.id: subnet for subnet in machines.subnets(account.subnets)}
     assert [subnets[name].zone for name in account.subnets] == ["eu-west-1a", "eu-west-1b"]
     assert subnets[account.subnets[1]].free_addresses == 251

@@ -1,4 +1,4 @@
-"""Objects: one contract, for S3's shapes as moto has them and for the simulated bucket."""
+"""Objects: one contract, for S3 as moto implements it and for the simulated bucket."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.s3 import S3Objects, s3_client
+from holdfast.adapters.aws.s3 import S3Objects, s3_client
 from holdfast.kernel.errors import NeedsOperator, Retryable
 from holdfast.ports.objects import Archived, Objects, every_entry
-from holdfast.simulator.objects import SimulatedObjects
 from tests.clocks import StillClock
 from tests.servers.scripted_http import Asked, Reply, serving
+from tests.simulated_objects import SimulatedObjects
 
 _NUMBERS = count(1)
 RULE: dict[str, Any] = {
@@ -41,7 +41,7 @@ def objects(request: pytest.FixtureRequest, aws: dict[str, Any]) -> Iterator[Obj
     found.close()
 
 
-def test_an_object_comes_back_as_it_went_in(objects: Objects) -> None:
+def test_an_object_is_read_back_unchanged(objects: Objects) -> None:
     metadata = {"delivery": "a-b", "received-ms": "17"}
     assert objects.put("w/1/queued.json", b'{"a": 1}', metadata)
     found = objects.get("w/1/queued.json")
@@ -50,14 +50,14 @@ def test_an_object_comes_back_as_it_went_in(objects: Objects) -> None:
     assert objects.get("w/1/waiting.json") is None
 
 
-def test_of_an_object_that_is_too_long_only_the_beginning_is_read(objects: Objects) -> None:
+def test_only_the_beginning_of_an_overlong_object_is_read(objects: Objects) -> None:
     objects.put("w/long", b"0123456789")
     for most, body in ((None, b"0123456789"), (10, b"0123456789"), (9, b"0123456789"), (3, b"0123")):
         assert getattr(objects.get("w/long", most), "body", None) == body
 
 
-def test_what_is_not_read_of_an_object_is_not_sent_either(aws: dict[str, Any], bucket: str) -> None:
-    """The connection is given up; the next call has another one."""
+def test_the_unread_rest_of_an_object_is_not_transferred(aws: dict[str, Any], bucket: str) -> None:
+    """The connection is closed; the next call opens another one."""
     objects = S3Objects(bucket, s3_client(**aws))
     objects.put("w/long", b"0" * 30_000_000)
     assert len(getattr(objects.get("w/long", 100), "body", b"")) == 101
@@ -68,17 +68,17 @@ def test_what_is_not_read_of_an_object_is_not_sent_either(aws: dict[str, Any], b
 def test_an_archived_object_must_be_restored_first(aws: dict[str, Any], bucket: str, raw: Any) -> None:
     raw("s3").put_object(Bucket=bucket, Key="w/old", Body=b"{}", StorageClass="GLACIER")
     objects = S3Objects(bucket, s3_client(**aws))
-    with pytest.raises(Archived, match="must be restored before it can be read"):
+    with pytest.raises(Archived, match="is archived; restore it"):
         objects.get("w/old")
     objects.close()
 
 
-def test_an_endpoint_that_is_no_address_is_told(aws: dict[str, Any]) -> None:
+def test_an_invalid_endpoint_is_reported(aws: dict[str, Any]) -> None:
     with pytest.raises(NeedsOperator, match="no client for s3: Invalid endpoint"):
         s3_client(**{**aws, "endpoint_url": "nonsense"})
 
 
-def test_keys_with_signs_in_them_are_keys(objects: Objects) -> None:
+def test_keys_may_contain_special_characters(objects: Objects) -> None:
     key = "holdfast/unstored/w/1:2/queued.json?a-_B="
     objects.put(key, b"{}")
     assert objects.get(key) is not None
@@ -87,13 +87,13 @@ def test_keys_with_signs_in_them_are_keys(objects: Objects) -> None:
     assert objects.get(key) is None
 
 
-def test_only_the_first_is_written_if_absent(objects: Objects) -> None:
+def test_a_write_if_absent_happens_only_once(objects: Objects) -> None:
     assert objects.put("w/1", b"first", if_absent=True)
     assert not objects.put("w/1", b"second", if_absent=True)
     assert getattr(objects.get("w/1"), "body", None) == b"first"
 
 
-def test_only_what_was_read_is_overwritten(objects: Objects) -> None:
+def test_an_object_changed_since_it_was_read_is_not_overwritten(objects: Objects) -> None:
     objects.put("w/1", b"first")
     first = objects.get("w/1")
     assert first is not None
@@ -126,7 +126,7 @@ def test_pages_are_in_order_and_miss_nothing(objects: Objects) -> None:
     assert objects.page("w/", after="w/9").is_last
 
 
-def test_a_lifecycle_is_set_whole(objects: Objects) -> None:
+def test_a_lifecycle_is_replaced_as_a_whole(objects: Objects) -> None:
     assert objects.lifecycle() == []
     objects.set_lifecycle([RULE])
     assert [rule["ID"] for rule in objects.lifecycle()] == ["ours"]
@@ -139,7 +139,7 @@ def test_a_lifecycle_is_set_whole(objects: Objects) -> None:
 # What S3 refuses
 
 
-def test_a_bucket_that_is_not_there_is_named_with_its_remedy(aws: dict[str, Any]) -> None:
+def test_a_missing_bucket_is_named_with_its_remedy(aws: dict[str, Any]) -> None:
     objects = S3Objects("not-there", s3_client(**aws))
     calls: list[Callable[[], object]] = [
         lambda: objects.get("w"),
@@ -149,7 +149,7 @@ def test_a_bucket_that_is_not_there_is_named_with_its_remedy(aws: dict[str, Any]
     ]
     for call in calls:
         with pytest.raises(
-            NeedsOperator, match=r"S3 bucket not-there, .*: does not exist .* create it, or name another"
+            NeedsOperator, match=r"S3 bucket not-there, .*: no such bucket .* create it, or use another"
         ):
             call()
     objects.close()
@@ -172,10 +172,10 @@ def refusal(code: str, status: int) -> Reply:
         ("RequestTimeout", 400, Retryable),
     ],
 )
-def test_a_refusal_says_whether_it_may_pass(
+def test_a_refusal_is_retryable_or_for_an_operator(
     aws: dict[str, Any], code: str, status: int, error: type[Exception]
 ) -> None:
-    """And is asked for once: who asks again is the caller's affair."""
+    """And is sent once: retries are up to the caller."""
 
     def refuse(_: Asked) -> Reply:
         return refusal(code, status)
@@ -188,7 +188,7 @@ def test_a_refusal_says_whether_it_may_pass(
     assert len(server.asked) == 1
 
 
-def test_an_answer_that_is_cut_off_may_pass(aws: dict[str, Any]) -> None:
+def test_a_truncated_response_is_retryable(aws: dict[str, Any]) -> None:
     def cut_off(_: Asked) -> Reply:
         headers = {"ETag": '"a"', "Last-Modified": "Thu, 15 Jan 2026 10:00:00 GMT"}
         return Reply(b"{}", headers=headers, missing_bytes=10)
@@ -200,8 +200,8 @@ def test_an_answer_that_is_cut_off_may_pass(aws: dict[str, Any]) -> None:
         objects.close()
 
 
-def test_how_small_objects_are_moved_is_left_as_it_is(aws: dict[str, Any]) -> None:
-    """It is for the whole lifecycle, and not only for our rule."""
+def test_the_bucket_setting_for_small_objects_is_kept(aws: dict[str, Any]) -> None:
+    """It applies to the whole lifecycle, not only to our rule."""
 
     def answer(asked: Asked) -> Reply:
         header = {"x-amz-transition-default-minimum-object-size": "varies_by_storage_class"}
@@ -214,7 +214,7 @@ def test_how_small_objects_are_moved_is_left_as_it_is(aws: dict[str, Any]) -> No
             "provide-client-params.s3.PutBucketLifecycleConfiguration", lambda params, **_: sent.append(params)
         )
         objects = S3Objects("bucket", client)
-        with suppress(Retryable):  # the server here knows no PUT; what was to be sent is what matters
+        with suppress(Retryable):  # the server here does not support PUT; only the request matters
             objects.set_lifecycle([RULE])
         objects.close()
     assert [params["TransitionDefaultMinimumObjectSize"] for params in sent] == ["varies_by_storage_class"]

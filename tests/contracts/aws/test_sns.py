@@ -1,4 +1,4 @@
-"""Notices to an SNS topic, read back from a queue that is subscribed to it."""
+"""Notifications to an SNS topic, read back from a subscribed queue."""
 
 import json
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.sns import SnsNotifier, sns_client
+from holdfast.adapters.aws.sns import SnsNotifier, sns_client
 from holdfast.kernel.errors import Retryable
-from holdfast.ports.notify import Notice
+from holdfast.ports.notify import Notification
 
-NOTICE = Notice("launch-failed", "cluster/main", "No spot capacity", "t3.medium in eu-west-1a")
+NOTICE = Notification("launch-failed", "cluster/main", "No spot capacity", "t3.medium in eu-west-1a")
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def received(raw: Any, inbox: str) -> Any:
     return json.loads(raw("sqs").receive_message(QueueUrl=inbox)["Messages"][0]["Body"])
 
 
-def test_a_notice_reaches_the_topic(notifier: SnsNotifier, raw: Any, inbox: str) -> None:
-    notifier.tell(NOTICE)
+def test_a_notification_reaches_the_topic(notifier: SnsNotifier, raw: Any, inbox: str) -> None:
+    notifier.notify(NOTICE)
     message = received(raw, inbox)
     assert message["Subject"] == "No spot capacity"
     assert message["Message"] == "No spot capacity\n\nt3.medium in eu-west-1a\n\nlaunch-failed: cluster/main"
@@ -58,13 +58,13 @@ def test_a_notice_reaches_the_topic(notifier: SnsNotifier, raw: Any, inbox: str)
 def test_a_subject_is_one_short_line_of_ascii(
     notifier: SnsNotifier, raw: Any, inbox: str, title: str, subject: str
 ) -> None:
-    notifier.tell(Notice("k", "k", title, "text", is_urgent=True))
+    notifier.notify(Notification("k", "k", title, "text", is_urgent=True))
     assert received(raw, inbox)["Subject"] == subject
 
 
-def test_a_topic_that_does_not_exist_may_be_tried_again(aws: dict[str, Any], topic: str) -> None:
-    """A notice is told at best effort: nothing waits for it."""
+def test_a_missing_topic_is_retryable(aws: dict[str, Any], topic: str) -> None:
+    """Notifications are best effort: nothing waits for them."""
     nowhere = SnsNotifier(topic.replace("operators", "nobody"), sns_client(**aws))
-    with pytest.raises(Retryable, match=r"NotFound.*the notice was not sent"):
-        nowhere.tell(NOTICE)
+    with pytest.raises(Retryable, match=r"NotFound.*the notification was not sent"):
+        nowhere.notify(NOTICE)
     nowhere.close()

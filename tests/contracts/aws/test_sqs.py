@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.sqs import Event, SqsEvents, sqs_client
+from holdfast.adapters.aws.sqs import Event, SqsEvents, sqs_client
 from holdfast.kernel.errors import NeedsOperator, Retryable
 
 WARNING = {
@@ -20,7 +20,7 @@ WARNING = {
 
 @pytest.fixture
 def queue(raw: Any) -> Iterator[str]:
-    """A queue that offers an unhandled message again at once, and gives it up after three tries."""
+    """A queue that redelivers an unhandled message at once, and gives up after three attempts."""
     sqs = raw("sqs")
     dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -50,18 +50,18 @@ def handle_all(events: SqsEvents) -> list[Event]:
     return seen
 
 
-def test_an_event_is_handed_over_and_then_deleted(events: SqsEvents, raw: Any, queue: str) -> None:
+def test_an_event_is_handled_and_then_deleted(events: SqsEvents, raw: Any, queue: str) -> None:
     send(raw, queue, json.dumps(WARNING))
     assert handle_all(events) == [WARNING]
     assert handle_all(events) == []
 
 
-def test_an_empty_queue_is_no_event(events: SqsEvents) -> None:
+def test_an_empty_queue_yields_no_event(events: SqsEvents) -> None:
     assert events.handle_next(lambda _: None) == 0
 
 
 @pytest.mark.parametrize("error", [Retryable("the store is away"), ZeroDivisionError()], ids=["expected", "mistake"])
-def test_an_event_that_was_not_handled_comes_again(
+def test_an_unhandled_event_is_delivered_again(
     events: SqsEvents, raw: Any, queue: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: Event) -> None:
@@ -69,15 +69,15 @@ def test_an_event_that_was_not_handled_comes_again(
 
     send(raw, queue, json.dumps(WARNING))
     assert events.handle_next(fail) == 0
-    assert "not handled at try 1, left in the queue" in caplog.text
+    assert "failed (attempt 1), left in the queue" in caplog.text
     assert handle_all(events) == [WARNING]
 
 
 @pytest.mark.parametrize("body", ["not json", "[]", '"text"', "{", '{"a":' * 5000], ids=lambda body: body[:10])
-def test_a_message_that_is_no_event_stands_in_nobodys_way(
+def test_a_malformed_message_blocks_no_other(
     events: SqsEvents, raw: Any, queue: str, body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged each time, and goes to the dead-letter queue after the tries that the queue allows."""
+    """It is logged each time, and goes to the dead-letter queue after the queue's maximum receives."""
     send(raw, queue, body)
     send(raw, queue, json.dumps(WARNING))
     seen: list[Event] = []
@@ -86,10 +86,10 @@ def test_a_message_that_is_no_event_stands_in_nobodys_way(
             events.handle_next(seen.append)
     assert seen == [WARNING]
     assert caplog.text.count("left in the queue") == 3
-    assert "Traceback" not in caplog.text  # that is for mistakes of ours
+    assert "Traceback" not in caplog.text  # that is for bugs of ours
 
 
-def test_whether_a_queue_gives_up_is_known(events: SqsEvents, raw: Any, aws: dict[str, Any]) -> None:
+def test_whether_a_queue_has_a_dead_letter_queue_is_known(events: SqsEvents, raw: Any, aws: dict[str, Any]) -> None:
     assert events.has_dead_letter_queue()
     url = raw("sqs").create_queue(QueueName="for-ever")["QueueUrl"]
     for_ever = SqsEvents(url, sqs_client(**aws))
@@ -99,12 +99,12 @@ def test_whether_a_queue_gives_up_is_known(events: SqsEvents, raw: Any, aws: dic
 
 def test_a_queue_that_does_not_exist_needs_an_operator(aws: dict[str, Any], queue: str) -> None:
     nowhere = SqsEvents(queue.replace("events", "nowhere"), sqs_client(**aws), wait_seconds=0)
-    with pytest.raises(NeedsOperator, match="does not exist in this region and account"):
+    with pytest.raises(NeedsOperator, match="no such queue in this region and account"):
         nowhere.handle_next(lambda _: None)
     nowhere.close()
 
 
-def test_a_wait_is_shorter_than_the_time_out_of_reading(aws: dict[str, Any]) -> None:
+def test_the_read_timeout_is_longer_than_a_long_poll(aws: dict[str, Any]) -> None:
     client = sqs_client(**aws)
     assert client.meta.config.read_timeout > 20  # type: ignore[attr-defined]
     client.close()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.ssm import KEPT_SECONDS, SsmParameters, ssm_client
+from holdfast.adapters.aws.ssm import KEPT_SECONDS, SsmParameters, ssm_client
 from holdfast.kernel.errors import NeedsOperator, Retryable
 from tests.clocks import StillClock
 from tests.servers.scripted_http import Asked, Reply, serving
@@ -34,7 +34,7 @@ def test_a_secret_is_decrypted(parameters: SsmParameters, raw: Any) -> None:
     assert parameters.secret("/k3s/token") == SECRET
 
 
-def test_a_secret_is_kept_for_five_minutes_and_no_longer(
+def test_a_secret_is_cached_for_five_minutes_and_no_longer(
     parameters: SsmParameters, raw: Any, clock: StillClock
 ) -> None:
     put(raw, "old")
@@ -47,9 +47,7 @@ def test_a_secret_is_kept_for_five_minutes_and_no_longer(
     assert KEPT_SECONDS <= 300
 
 
-def test_a_secret_that_was_taken_away_is_not_used_any_more(
-    parameters: SsmParameters, raw: Any, clock: StillClock
-) -> None:
+def test_a_deleted_secret_is_no_longer_used(parameters: SsmParameters, raw: Any, clock: StillClock) -> None:
     put(raw, SECRET, "/gone")
     parameters.secret("/gone")
     raw("ssm").delete_parameter(Name="/gone")
@@ -65,7 +63,7 @@ def test_a_missing_parameter_is_named_with_its_remedy(parameters: SsmParameters)
         parameters.secret("/nothing")
 
 
-def test_the_value_shows_nowhere(parameters: SsmParameters, raw: Any) -> None:
+def test_the_value_is_never_shown(parameters: SsmParameters, raw: Any) -> None:
     put(raw, SECRET)
     parameters.secret("/k3s/token")
     assert SECRET not in repr(parameters)
@@ -85,7 +83,7 @@ def refusal(code: str, status: int) -> Reply:
         ("InternalServerError", 500, Retryable),
     ],
 )
-def test_a_refusal_says_whether_it_may_pass(
+def test_a_refusal_is_retryable_or_for_an_operator(
     aws: dict[str, Any], clock: StillClock, code: str, status: int, error: type[Exception]
 ) -> None:
     def refuse(_: Asked) -> Reply:
@@ -99,7 +97,7 @@ def test_a_refusal_says_whether_it_may_pass(
     assert len(server.asked) == 1
 
 
-def test_nobody_listening_may_pass(aws: dict[str, Any], clock: StillClock) -> None:
+def test_a_refused_connection_is_retryable(aws: dict[str, Any], clock: StillClock) -> None:
     with serving(lambda _: Reply()) as gone:
         url = gone.url
     parameters = SsmParameters(clock, ssm_client(**{**aws, "endpoint_url": url}))

@@ -1,12 +1,12 @@
-"""One suite for every cluster: each test that asks for `world` runs once in each."""
+"""One suite for every cluster: each test that uses `world` runs once in each."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.contracts.kube.simulated import SimulatedWorld
-from tests.contracts.kube.worlds import RealWorld, World
 from tests.servers.kube_apiserver import RunningKube
+from tests.support.kube_worlds import RealWorld, World
 
 WORLDS = ["simulated", pytest.param("real", marks=pytest.mark.real)]
 

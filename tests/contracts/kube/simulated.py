@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.kube import Kube, Node, Pod, PodPhase, Taint
-from holdfast.simulator.k3s import Budget, SimulatedK3s
-from holdfast.simulator.timeline import Timeline
-from holdfast.simulator.world import DAWN
+from holdfast.simulator.world.k3s import DisruptionBudget, SimulatedK3s
+from holdfast.simulator.world.timeline import Timeline
+from holdfast.simulator.world.world import DAWN
 
 
 class SimulatedWorld:
-    """Implements `tests.contracts.kube.worlds.World`."""
+    """Implements `tests.support.kube_worlds.World`."""
 
     def __init__(self) -> None:
         self._timeline = Timeline(DAWN)
@@ -91,7 +91,7 @@ class SimulatedWorld:
                 self._k3s.remove_pod(pod.uid)
 
     def make_budget(self, name: str, *, app: str, least_available: int, namespace: str = "default") -> None:
-        self._k3s.put_budget(name, Budget(namespace, app, least_available))
+        self._k3s.put_budget(name, DisruptionBudget(namespace, app, least_available))
 
     def make_secret(self, namespace: str, name: str) -> None:
         self._k3s.secrets.add((namespace, name))

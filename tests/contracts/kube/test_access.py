@@ -1,4 +1,4 @@
-"""Who may speak to a real API server, and to whom we speak: certificates, tokens and the shipped role."""
+"""Access to a real API server: its certificate, our tokens, and the shipped role."""
 
 import base64
 import itertools
@@ -14,28 +14,28 @@ import yaml
 from holdfast.adapters.kube import config
 from holdfast.adapters.kube.calls import KubeCalls
 from holdfast.adapters.kube.client import KubeApi
-from holdfast.adapters.kube.config import Access, Address
+from holdfast.adapters.kube.config import ApiServerAddress, KubeAccess
 from holdfast.adapters.kube.tokens import FileToken, FixedToken
 from holdfast.adapters.kube.transport import HttpTransport
 from holdfast.ports.kube import Eviction, KubeRefused, KubeUnavailable, NodeChange
 from tests.clocks import StillClock
-from tests.contracts.kube.worlds import RealWorld
 from tests.servers.kube_apiserver import RunningKube
 from tests.servers.processes import free_port
+from tests.support.kube_worlds import RealWorld
 
 pytestmark = pytest.mark.real
 
 
-def client(access: Access) -> KubeApi:
+def client(access: KubeAccess) -> KubeApi:
     return KubeApi(KubeCalls(HttpTransport(access), StillClock()))
 
 
-def access_to(kube: RunningKube, **changes: Any) -> Access:
-    known = Access(Address.parsed(kube.url, "test"), kube.ca_pem, FixedToken(kube.admin_token))
+def access_to(kube: RunningKube, **changes: Any) -> KubeAccess:
+    known = KubeAccess(ApiServerAddress.parsed(kube.url, "test"), kube.ca_pem, FixedToken(kube.admin_token))
     return replace(known, **changes)
 
 
-def refusal(access: Access) -> str:
+def refusal(access: KubeAccess) -> str:
     api = client(access)
     with pytest.raises(KubeRefused) as refused:
         api.nodes()
@@ -47,48 +47,48 @@ def refusal(access: Access) -> str:
 
 
 def test_a_server_with_a_certificate_of_another_ca_is_refused(kube_server: RunningKube) -> None:
-    told = refusal(access_to(kube_server, ca_pem=trustme.CA().cert_pem.bytes().decode()))
-    assert "list nodes: not the server that was expected: SSLCertVerificationError" in told
-    assert "check the server's address and the CA" in told
+    refused = refusal(access_to(kube_server, ca_pem=trustme.CA().cert_pem.bytes().decode()))
+    assert "list nodes: TLS failed: SSLCertVerificationError" in refused
+    assert "check the server's URL and its CA" in refused
 
 
-def test_a_server_that_the_system_store_does_not_know_is_refused(kube_server: RunningKube) -> None:
+def test_a_server_that_the_system_store_does_not_trust_is_refused(kube_server: RunningKube) -> None:
     assert "SSLCertVerificationError" in refusal(access_to(kube_server, ca_pem=None))
 
 
 def test_a_server_of_another_name_is_refused(kube_server: RunningKube) -> None:
-    told = refusal(access_to(kube_server, server_name="kubernetes.example"))
-    assert "Hostname mismatch" in told
+    refused = refusal(access_to(kube_server, server_name="kubernetes.example"))
+    assert "Hostname mismatch" in refused
 
 
-def test_a_server_is_known_by_the_name_it_is_said_to_have(kube_server: RunningKube) -> None:
+def test_a_server_is_verified_by_the_configured_name(kube_server: RunningKube) -> None:
     api = client(access_to(kube_server, server_name="localhost"))
     api.nodes()
     api.close()
 
 
-def test_a_server_that_does_not_answer_is_unavailable_after_a_few_tries(kube_server: RunningKube) -> None:
-    api = client(access_to(kube_server, server=Address("127.0.0.1", free_port(), "")))
-    with pytest.raises(KubeUnavailable, match=r"list nodes: .*[Cc]onnection refused.*gave up after 8 s of tries"):
+def test_a_server_that_does_not_respond_is_unavailable_after_a_few_attempts(kube_server: RunningKube) -> None:
+    api = client(access_to(kube_server, server=ApiServerAddress("127.0.0.1", free_port(), "")))
+    with pytest.raises(KubeUnavailable, match=r"list nodes: .*[Cc]onnection refused.*gave up after 8 s of retries"):
         api.nodes()
     api.close()
 
 
-# Who we are
+# Our credentials
 
 
-def test_an_unknown_token_is_refused_and_not_told(kube_server: RunningKube) -> None:
-    told = refusal(access_to(kube_server, token=FixedToken("canary-of-a-token")))
-    assert "401" in told
-    assert "give a valid one" in told
-    assert "canary" not in told
+def test_an_unknown_token_is_refused_and_not_shown(kube_server: RunningKube) -> None:
+    refused = refusal(access_to(kube_server, token=FixedToken("canary-of-a-token")))
+    assert "401" in refused
+    assert "replace it" in refused
+    assert "canary" not in refused
 
 
-def test_nobody_in_particular_is_refused(kube_server: RunningKube) -> None:
+def test_an_anonymous_request_is_refused(kube_server: RunningKube) -> None:
     assert "403" in refusal(access_to(kube_server, token=None))
 
 
-def test_a_token_that_was_replaced_in_its_file_is_taken_up(kube_server: RunningKube, tmp_path: Path) -> None:
+def test_a_token_that_was_replaced_in_its_file_is_used(kube_server: RunningKube, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("expired\n")
     api = client(access_to(kube_server, token=FileToken(file)))
@@ -99,10 +99,10 @@ def test_a_token_that_was_replaced_in_its_file_is_taken_up(kube_server: RunningK
     api.close()
 
 
-def test_a_token_that_the_server_no_longer_knows_is_fetched_again_at_once(kube_server: RunningKube) -> None:
-    """Also within its time: a rotated token must not cost five minutes, nor a change."""
+def test_a_token_that_the_server_no_longer_accepts_is_fetched_again_at_once(kube_server: RunningKube) -> None:
+    """Also before it expires: a rotated token must cost neither five minutes nor a change."""
     tokens = iter(["expired", kube_server.admin_token])
-    api = client(config.told(kube_server.url, lambda: next(tokens), StillClock(), kube_server.ca_pem))
+    api = client(config.access_from_settings(kube_server.url, lambda: next(tokens), StillClock(), kube_server.ca_pem))
     api.delete_secret("kube-system", "absent")
     api.close()
 
@@ -158,7 +158,7 @@ def test_every_call_of_the_port_works_with_the_shipped_role(real_world: RealWorl
     assert api.evict(pod).outcome is Eviction.ACCEPTED
     real_world.remove_pod("web")
     real_world.make_pod("web", node="one")
-    assert api.evict(pod).outcome is Eviction.GONE  # which reads the pod that took its place
+    assert api.evict(pod).outcome is Eviction.GONE  # this also reads the pod that replaced it
     for stream in (api.watch(api.all_nodes, "0", seconds=1), api.watch(api.all_pods, "0", seconds=1)):
         assert stream.status == 200
         stream.close()
@@ -168,9 +168,7 @@ def test_every_call_of_the_port_works_with_the_shipped_role(real_world: RealWorl
     assert not real_world.has_secret("kube-system", "one.node-password.k3s")
 
 
-def test_what_the_role_does_not_allow_is_refused_with_verb_resource_and_remedy(
-    real_world: RealWorld, account_token: str
-) -> None:
+def test_a_forbidden_call_is_refused_with_verb_resource_and_remedy(real_world: RealWorld, account_token: str) -> None:
     api = real_world.client(token=account_token)
     real_world.make_secret("default", "private")
     with pytest.raises(KubeRefused, match=r"delete secrets default/private: 403: .*; grant it with deploy/.*role.yaml"):
@@ -184,7 +182,7 @@ EVERYWHERE = {
     ("create", "pods/eviction"),
     ("list", "poddisruptionbudgets.policy"),
 }
-# What every account may ask about itself.
+# What every account may query about itself.
 ABOUT_ITSELF = {
     ("create", "selfsubjectaccessreviews.authorization.k8s.io"),
     ("create", "selfsubjectrulesreviews.authorization.k8s.io"),
@@ -204,7 +202,7 @@ VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletec
 def test_the_shipped_role_allows_that_and_nothing_more(
     kube_server: RunningKube, account_token: str, namespace: str, allowed: set[tuple[str, str]]
 ) -> None:
-    """Every verb on every resource that the server has, asked as the account itself."""
+    """Every verb on every resource of the server, checked as the account itself."""
     resources = _resources(kube_server)
     assert {resource for _, resource in allowed} <= resources
     may = {
@@ -234,10 +232,10 @@ def _may(server: RunningKube, token: str, verb: str, resource: str, namespace: s
     return bool(server.call("POST", path, review, token=token)["status"]["allowed"])
 
 
-def test_no_answer_of_ours_ever_shows_a_token(kube_server: RunningKube, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_error_of_ours_shows_a_token(kube_server: RunningKube, caplog: pytest.LogCaptureFixture) -> None:
     canary = "canary-4f1d"
     access = access_to(kube_server, token=FixedToken(canary))
     with caplog.at_level("DEBUG"):
-        told = refusal(access)
-    assert canary not in json.dumps([told, repr(access), caplog.text])
+        refused = refusal(access)
+    assert canary not in json.dumps([refused, repr(access), caplog.text])
     assert caplog.text

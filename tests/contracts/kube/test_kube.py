@@ -1,4 +1,4 @@
-"""What the Kubernetes port promises, in every cluster."""
+"""What the Kubernetes port guarantees, in every cluster."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.ports.kube import Eviction, Node, NodeChange, NodeChanged, PodPhase, Taint
-from tests.contracts.kube.worlds import World, pod_named, until
+from tests.support.kube_worlds import World, pod_named, until
 
 FENCE = "holdfast.dev/fence"
 UNVERIFIED = Taint("holdfast.dev/unverified", "action-1", "NoSchedule")
@@ -20,7 +20,7 @@ def node(world: World, name: str) -> Node:
 
 
 def cordon(fence: int, expected: int | None) -> NodeChange:
-    """What every cordon is: the fence goes up from what was read, and the node is closed, in one change."""
+    """Every cordon is one change: it raises the fence that was read, and makes the node unschedulable."""
     found = None if expected is None else str(expected)
     return NodeChange(unschedulable=True, annotations={FENCE: str(fence)}, expected={FENCE: found})
 
@@ -28,7 +28,7 @@ def cordon(fence: int, expected: int | None) -> NodeChange:
 # Reading
 
 
-def test_a_node_is_told_as_it_is(world: World) -> None:
+def test_all_attributes_of_a_node_are_read(world: World) -> None:
     world.make_node(
         "one", ip="10.0.0.1", labels={"zone": "a"}, annotations={FENCE: "7"}, taints=(UNVERIFIED, OTHER), is_ready=True
     )
@@ -43,7 +43,7 @@ def test_a_node_is_told_as_it_is(world: World) -> None:
     assert found.created <= found.ready_changed
 
 
-def test_a_node_without_an_address_or_that_is_not_ready_is_told_so(world: World) -> None:
+def test_a_missing_address_and_an_unready_node_are_read_as_such(world: World) -> None:
     world.make_node("one", is_ready=False)
     found = node(world, "one")
     assert (found.internal_ip, found.is_ready, found.taints) == (None, False, ())
@@ -51,7 +51,7 @@ def test_a_node_without_an_address_or_that_is_not_ready_is_told_so(world: World)
     assert node(world, "one").is_ready
 
 
-def test_a_pod_is_told_as_it_is(world: World) -> None:
+def test_all_attributes_of_a_pod_are_read(world: World) -> None:
     world.make_node("one")
     world.make_pod(
         "web",
@@ -70,21 +70,21 @@ def test_a_pod_is_told_as_it_is(world: World) -> None:
     assert world.kube.pods_on("one") == [found]
 
 
-def test_a_pod_with_nothing_special_has_nothing_special(world: World) -> None:
+def test_a_plain_pod_has_no_special_attributes(world: World) -> None:
     world.make_node("one")
     world.make_pod("bare", node="one")
     (found,) = world.kube.pods()
     assert (found.controller, found.priority_class, found.has_local_storage) == ("", "", False)
 
 
-def test_a_mirror_pod_is_told_as_one(world: World) -> None:
+def test_a_mirror_pod_is_recognised(world: World) -> None:
     world.make_node("one")
     world.make_pod("static", node="one", namespace="kube-system", is_mirror=True)
     (found,) = world.kube.pods()
     assert (found.is_mirror, found.namespace) == (True, "kube-system")
 
 
-def test_a_pod_that_found_no_place_tells_since_when(world: World) -> None:
+def test_an_unschedulable_pod_has_the_time_since_when(world: World) -> None:
     world.make_node("one")
     world.make_pod("waits", phase=PodPhase.PENDING)
     world.make_pod("starts", phase=PodPhase.PENDING, node="one")
@@ -97,7 +97,7 @@ def test_a_pod_that_found_no_place_tells_since_when(world: World) -> None:
 
 
 @pytest.mark.parametrize("phase", [PodPhase.SUCCEEDED, PodPhase.FAILED])
-def test_a_finished_pod_is_not_listed_but_shown_on_its_node(world: World, phase: PodPhase) -> None:
+def test_a_finished_pod_is_listed_only_on_its_node(world: World, phase: PodPhase) -> None:
     world.make_node("one")
     world.make_node("two")
     world.make_pod("done", node="one", phase=phase)
@@ -108,7 +108,7 @@ def test_a_finished_pod_is_not_listed_but_shown_on_its_node(world: World, phase:
     assert world.kube.pods_on("nowhere") == []
 
 
-def test_lists_of_more_than_one_page_are_whole(world: World) -> None:
+def test_lists_of_more_than_one_page_are_complete(world: World) -> None:
     names = {f"n{number:03}" for number in range(510)}
     for name in names:
         world.make_node(name)
@@ -128,7 +128,7 @@ def test_an_empty_cluster_has_empty_lists(world: World) -> None:
 # Changing nodes
 
 
-def test_a_cordon_stamps_the_fence_and_closes_the_node(world: World) -> None:
+def test_a_cordon_writes_the_fence_and_makes_the_node_unschedulable(world: World) -> None:
     world.make_node("one", annotations={FENCE: "5", "other": "kept"})
     after = world.kube.change_node(node(world, "one"), cordon(6, expected=5))
     assert after == node(world, "one")
@@ -138,7 +138,7 @@ def test_a_cordon_stamps_the_fence_and_closes_the_node(world: World) -> None:
     assert after == node(world, "one")
 
 
-def test_a_stale_fence_changes_nothing_and_is_shown_the_node(world: World) -> None:
+def test_a_stale_fence_changes_nothing_and_returns_the_node(world: World) -> None:
     world.make_node("one", annotations={FENCE: "5"})
     stale = node(world, "one")
     world.annotate("one", FENCE, "7")
@@ -148,7 +148,7 @@ def test_a_stale_fence_changes_nothing_and_is_shown_the_node(world: World) -> No
     assert (node(world, "one").is_unschedulable, node(world, "one").annotations[FENCE]) == (False, "7")
 
 
-def test_a_heartbeat_does_not_spoil_a_change_that_names_its_annotation(world: World) -> None:
+def test_a_heartbeat_does_not_fail_a_change_that_expects_an_annotation(world: World) -> None:
     world.make_node("one", annotations={FENCE: "5"})
     seen = node(world, "one")
     world.set_ready("one", is_ready=False)
@@ -156,7 +156,7 @@ def test_a_heartbeat_does_not_spoil_a_change_that_names_its_annotation(world: Wo
 
 
 @pytest.mark.parametrize("annotations", [{}, {"other": "kept"}], ids=["no annotations", "others"])
-def test_the_first_fence_needs_that_there_was_none(world: World, annotations: dict[str, str]) -> None:
+def test_the_first_fence_is_written_if_there_is_none(world: World, annotations: dict[str, str]) -> None:
     world.make_node("one", annotations=annotations)
     after = world.kube.change_node(node(world, "one"), cordon(1, expected=None))
     assert after.annotations == {**annotations, FENCE: "1"}
@@ -164,7 +164,7 @@ def test_the_first_fence_needs_that_there_was_none(world: World, annotations: di
 
 
 @pytest.mark.parametrize("annotations", [{}, {"other": "kept"}], ids=["no annotations", "others"])
-def test_the_first_fence_is_refused_when_somebody_was_faster(world: World, annotations: dict[str, str]) -> None:
+def test_the_first_fence_is_refused_if_another_process_was_faster(world: World, annotations: dict[str, str]) -> None:
     world.make_node("one", annotations=annotations)
     seen = node(world, "one")
     world.annotate("one", FENCE, "1")
@@ -175,14 +175,14 @@ def test_the_first_fence_is_refused_when_somebody_was_faster(world: World, annot
     assert not node(world, "one").is_unschedulable
 
 
-def test_a_fence_that_the_reader_saw_and_expects_absent_is_refused(world: World) -> None:
+def test_a_change_that_expects_no_fence_on_a_node_with_one_is_refused(world: World) -> None:
     world.make_node("one", annotations={FENCE: "1"})
     with pytest.raises(NodeChanged):
         world.kube.change_node(node(world, "one"), cordon(2, expected=None))
     assert not node(world, "one").is_unschedulable
 
 
-def test_an_annotation_that_is_gone_is_not_as_expected(world: World) -> None:
+def test_a_change_that_expects_a_missing_annotation_is_refused(world: World) -> None:
     world.make_node("one", annotations={FENCE: "1"})
     seen = node(world, "one")
     world.annotate("one", FENCE, None)
@@ -191,7 +191,7 @@ def test_an_annotation_that_is_gone_is_not_as_expected(world: World) -> None:
     assert no.value.node == node(world, "one")
 
 
-def test_a_change_that_names_a_version_needs_that_nothing_changed(world: World) -> None:
+def test_a_change_with_a_version_is_refused_if_anything_changed(world: World) -> None:
     world.make_node("one", annotations={FENCE: "5"})
     seen = node(world, "one")
     by_version = NodeChange(unschedulable=True, expected_version=seen.resource_version)
@@ -215,7 +215,7 @@ def test_a_node_that_is_gone_cannot_be_changed(world: World) -> None:
 
 
 def test_another_node_of_the_same_name_is_not_changed(world: World) -> None:
-    """EC2 gives private addresses again, and names come from them."""
+    """EC2 reuses private addresses, and node names are derived from them."""
     world.make_node("one", annotations={FENCE: "5"})
     seen = node(world, "one")
     world.remove_node("one")
@@ -226,7 +226,7 @@ def test_another_node_of_the_same_name_is_not_changed(world: World) -> None:
     assert not node(world, "one").is_unschedulable
 
 
-def test_annotations_are_set_and_removed_whether_they_were_there_or_not(world: World) -> None:
+def test_annotations_are_set_and_removed_whether_they_exist_or_not(world: World) -> None:
     world.make_node("one", annotations={"stays": "1", "goes": "1", "changes": "1"})
     change = NodeChange(annotations={"goes": None, "never-was": None, "changes": "2", "comes": "", "a.b/c_d.e-f": "~/"})
     after = world.kube.change_node(node(world, "one"), change)
@@ -238,7 +238,7 @@ def test_annotations_are_set_and_removed_whether_they_were_there_or_not(world: W
     assert world.kube.change_node(after, NodeChange(annotations={"goes": None})).annotations == {}
 
 
-def test_accepting_a_node_takes_its_taint_away_and_no_other(world: World) -> None:
+def test_accepting_a_node_removes_its_taint_and_no_other(world: World) -> None:
     world.make_node("one", annotations={FENCE: "5"}, taints=(OTHER, UNVERIFIED))
     accept = NodeChange(annotations={FENCE: "6"}, remove_taint=UNVERIFIED.key, expected={FENCE: "5"})
     after = world.kube.change_node(node(world, "one"), accept)
@@ -246,7 +246,7 @@ def test_accepting_a_node_takes_its_taint_away_and_no_other(world: World) -> Non
     assert after == node(world, "one")
 
 
-def test_a_taint_goes_with_all_its_effects(world: World) -> None:
+def test_a_taint_is_removed_with_all_its_effects(world: World) -> None:
     world.make_node("one", taints=(UNVERIFIED, OTHER, replace(UNVERIFIED, effect="NoExecute")))
     after = world.kube.change_node(node(world, "one"), NodeChange(remove_taint=UNVERIFIED.key))
     assert after.taints == (OTHER,)
@@ -254,7 +254,7 @@ def test_a_taint_goes_with_all_its_effects(world: World) -> None:
     assert again.taints == (OTHER,)
 
 
-def test_taints_that_moved_meanwhile_are_read_again(world: World) -> None:
+def test_taints_that_changed_meanwhile_are_read_again(world: World) -> None:
     world.make_node("one", taints=(OTHER, UNVERIFIED))
     seen = node(world, "one")
     world.set_taints("one", UNVERIFIED)
@@ -265,8 +265,8 @@ def test_taints_that_moved_meanwhile_are_read_again(world: World) -> None:
     assert world.kube.change_node(node(world, "one"), NodeChange(remove_taint=UNVERIFIED.key)).taints == ()
 
 
-def test_of_many_who_raise_the_fence_at_once_one_wins_each_round(world: World) -> None:
-    """Each step of the fence is made by one of them, and whoever loses is shown a later one."""
+def test_many_concurrent_writers_raise_the_fence_one_at_a_time(world: World) -> None:
+    """Each step of the fence is made by one of them, and each loser sees a later fence."""
     world.make_node("one", annotations={FENCE: "0"})
 
     def raise_it(_: int) -> list[int]:
@@ -318,7 +318,7 @@ def test_another_pod_of_the_same_name_is_left_alone(world: World) -> None:
     assert world.kube.evict(other).outcome is Eviction.ACCEPTED
 
 
-def test_a_disruption_budget_blocks_until_it_has_room(world: World) -> None:
+def test_a_disruption_budget_blocks_until_it_allows_a_disruption(world: World) -> None:
     world.make_node("one")
     world.make_pod("web-1", node="one", app="web")
     world.make_budget("web", app="web", least_available=1)
@@ -333,7 +333,7 @@ def test_a_disruption_budget_blocks_until_it_has_room(world: World) -> None:
 
 
 def test_two_budgets_for_one_pod_block_it(world: World) -> None:
-    """The server cannot weigh two; it is the drain that gives up in the end, and tells."""
+    """The server cannot handle two; the drain gives up in the end, and says why."""
     world.make_node("one")
     world.make_pod("web", node="one", app="web")
     world.make_budget("first", app="web", least_available=0)
@@ -344,7 +344,7 @@ def test_two_budgets_for_one_pod_block_it(world: World) -> None:
 # Removing
 
 
-def test_a_node_is_deleted_once_and_absence_is_fine(world: World) -> None:
+def test_a_node_is_deleted_and_a_missing_one_is_no_error(world: World) -> None:
     world.make_node("one")
     world.make_node("two")
     gone = node(world, "one")
@@ -362,7 +362,7 @@ def test_another_node_of_the_same_name_is_kept(world: World) -> None:
     assert node(world, "one").uid != gone.uid
 
 
-def test_a_node_password_is_deleted_and_absence_is_fine(world: World) -> None:
+def test_a_node_password_is_deleted_and_a_missing_one_is_no_error(world: World) -> None:
     world.make_secret("kube-system", "one.node-password.k3s")
     world.make_secret("kube-system", "two.node-password.k3s")
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The view that watches keep, on a real API server: it follows, survives being cut off, and never misses a deletion."""
+"""The watched view of a real API server: it follows changes, survives disconnects, and never misses a deletion."""
 
 import base64
 import random
@@ -12,22 +12,22 @@ import pytest
 
 from holdfast.adapters.kube.calls import KubeCalls
 from holdfast.adapters.kube.client import KubeApi, Listing, Resource
-from holdfast.adapters.kube.config import Access, Address
-from holdfast.adapters.kube.follower import Follower, Pace
+from holdfast.adapters.kube.config import ApiServerAddress, KubeAccess
+from holdfast.adapters.kube.follower import Follower, FollowPace
 from holdfast.adapters.kube.reader import pod_reader
 from holdfast.adapters.kube.reflector import Reflector
 from holdfast.adapters.kube.tokens import FixedToken
-from holdfast.adapters.kube.transport import Answer, HttpTransport, Request
-from holdfast.adapters.kube.views import View
+from holdfast.adapters.kube.transport import HttpTransport, KubeResponse, Request
+from holdfast.adapters.kube.views import ResourceView
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.kernel.backoff import Backoff
 from holdfast.ports.kube import Eviction, KubeUnavailable, Node, NodeChange, PodPhase
-from tests.contracts.kube.worlds import RealWorld, pod_named
 from tests.servers.kube_apiserver import RunningKube
+from tests.support.kube_worlds import RealWorld, pod_named
 
 pytestmark = pytest.mark.real
 
-QUICK = Pace(backoff=Backoff(first_seconds=0.05, most_seconds=0.2))
+QUICK = FollowPace(backoff=Backoff(first_seconds=0.05, most_seconds=0.2))
 
 
 W = TypeVar("W")
@@ -48,7 +48,7 @@ class Bell:
         self._rung.set()
 
     def until(self, holds: Callable[[], bool], limit_seconds: float = 60.0) -> None:
-        """Look again at every ring, until it holds."""
+        """Check again at every ring, until it holds."""
         give_up_at = time.monotonic() + limit_seconds
         while not holds():
             assert self._rung.wait(give_up_at - time.monotonic()), f"not within {limit_seconds:g} s"
@@ -79,7 +79,7 @@ def pod_names(view: Reflector) -> set[str]:
         return set()
 
 
-def test_the_view_follows_what_happens(real_world: RealWorld) -> None:
+def test_the_view_follows_changes(real_world: RealWorld) -> None:
     with watching(real_world) as (view, bell):
         real_world.make_node("second")
         real_world.make_pod("web", node="second")
@@ -104,7 +104,7 @@ def test_a_pod_that_finishes_leaves_the_view(real_world: RealWorld) -> None:
         assert [pod.name for pod in view.pods_on("first")] == ["job"]
 
 
-def test_a_heartbeat_wakes_nobody(real_world: RealWorld) -> None:
+def test_a_heartbeat_does_not_wake_the_daemon(real_world: RealWorld) -> None:
     with watching(real_world) as (view, bell):
         seen, before = view.nodes()[0], bell.rings
         heartbeat = {"lastHeartbeatTime": "2100-01-01T00:00:00Z", "type": "Ready", "status": "True"}
@@ -112,7 +112,9 @@ def test_a_heartbeat_wakes_nobody(real_world: RealWorld) -> None:
         real_world.server.call(
             "PATCH", "/api/v1/nodes/first/status", {"status": {"conditions": [{**heartbeat, **unchanged}]}}
         )
-        real_world.set_ready("first", is_ready=False)  # events come in order: after this one, the heartbeat is through
+        real_world.set_ready(
+            "first", is_ready=False
+        )  # events arrive in order: after this one, the heartbeat has arrived
         bell.until(lambda: not view.nodes()[0].is_ready)
         assert bell.rings - before == 1
 
@@ -131,8 +133,8 @@ def test_changes_through_the_view_reach_the_server_and_come_back(real_world: Rea
         bell.until(lambda: view.nodes() == [])
 
 
-def test_a_bookmark_brings_a_newer_version_before_a_watch_ends(real_world: RealWorld) -> None:
-    """So that the next watch begins near the present, even where little happens."""
+def test_a_bookmark_updates_the_version_before_a_watch_ends(real_world: RealWorld) -> None:
+    """So that the next watch starts near the present, even where little happens."""
     api = real_world.kube
     listing = api.listing(api.all_pods)
     stream = api.watch(api.all_pods, listing.version, seconds=4)
@@ -145,10 +147,10 @@ def test_a_bookmark_brings_a_newer_version_before_a_watch_ends(real_world: RealW
     assert int(events[-1].version) >= int(events[1].version) > int(listing.version)
 
 
-def test_a_watch_that_has_run_its_time_goes_on_without_a_new_list(real_world: RealWorld) -> None:
+def test_a_watch_that_timed_out_resumes_without_a_new_list(real_world: RealWorld) -> None:
     api, clock = Counting(KubeCalls(HttpTransport(access_to(real_world.server)), SystemClock())), SystemClock()
-    view: View[Node] = View("nodes", clock, stale_after_seconds=60)
-    pace = Pace(watch_seconds=1)
+    view: ResourceView[Node] = ResourceView("nodes", clock, stale_after_seconds=60)
+    pace = FollowPace(watch_seconds=1)
     follower = Follower(api, api.all_nodes, view, clock, pace, Bell().ring, random.Random(7))
     assert follower.round() == 0
     real_world.make_node("second")
@@ -166,11 +168,13 @@ class Counting(KubeApi):
         return super().listing(resource)
 
 
-def access_to(server: RunningKube) -> Access:
-    return Access(Address.parsed(server.url, "test"), server.ca_pem, FixedToken(server.admin_token))
+def access_to(server: RunningKube) -> KubeAccess:
+    return KubeAccess(ApiServerAddress.parsed(server.url, "test"), server.ca_pem, FixedToken(server.admin_token))
 
 
-def test_after_a_restart_of_the_server_the_view_goes_on(real_world: RealWorld) -> None:
+# urllib3 leaves the socket of a TLS handshake that the stopping server cuts off to the garbage collector.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
+def test_after_a_restart_of_the_server_the_view_continues(real_world: RealWorld) -> None:
     with watching(real_world) as (view, bell):
         real_world.server.stop_api()
         real_world.server.start_api()
@@ -178,8 +182,8 @@ def test_after_a_restart_of_the_server_the_view_goes_on(real_world: RealWorld) -
         bell.until(lambda: names(view) == {"first", "second"})
 
 
-def test_what_was_deleted_while_nobody_watched_is_noticed(real_world: RealWorld) -> None:
-    """The version that the watch would go on from is gone (410), and the new list lacks the node."""
+def test_a_deletion_between_two_watches_is_noticed(real_world: RealWorld) -> None:
+    """The version that the watch would resume from is gone (410), and the new list lacks the node."""
     server = real_world.server
     with watching(real_world) as (view, bell):
         real_world.make_node("second")
@@ -194,12 +198,12 @@ def test_what_was_deleted_while_nobody_watched_is_noticed(real_world: RealWorld)
 
 
 def compact(server: RunningKube) -> None:
-    """Make etcd forget all versions but the present one."""
+    """Make etcd forget all versions but the current one."""
     revision = server.ask_etcd("kv/range", {"key": base64.b64encode(b"/").decode()})["header"]["revision"]
     server.ask_etcd("kv/compaction", {"revision": revision, "physical": True})
 
 
-def test_a_version_that_is_no_longer_kept_is_told_as_such(real_world: RealWorld) -> None:
+def test_an_expired_version_is_reported_as_expired(real_world: RealWorld) -> None:
     api = real_world.kube
     version = api.listing(api.all_nodes).version
     server = real_world.server
@@ -214,8 +218,8 @@ def test_a_version_that_is_no_longer_kept_is_told_as_such(real_world: RealWorld)
     assert b'"code":410' in lines[0]
 
 
-def test_a_list_that_expires_between_two_pages_begins_anew(real_world: RealWorld) -> None:
-    """With what is true then: the node that was made meanwhile is in it."""
+def test_a_list_that_expires_between_two_pages_is_restarted(real_world: RealWorld) -> None:
+    """With the state at that time: the node that was created meanwhile is in it."""
     server = real_world.server
     for number in range(5):
         real_world.make_node(f"n{number}")
@@ -223,7 +227,7 @@ def test_a_list_that_expires_between_two_pages_begins_anew(real_world: RealWorld
     class Interrupted(HttpTransport):
         pages = 0
 
-        def send(self, request: Request) -> Answer:
+        def send(self, request: Request) -> KubeResponse:
             answer = super().send(request)
             self.pages += 1
             if self.pages == 1:

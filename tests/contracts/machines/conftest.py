@@ -1,28 +1,14 @@
 """The machines port, directly on the simulated EC2 and through boto3 over HTTP: the same suite for both."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
-from holdfast.adapters.ec2 import Ec2Machines, ec2_client
-from holdfast.ports.machines import Machines
-from holdfast.simulator.ec2 import SimulatedEc2
-from holdfast.simulator.ec2_http import serving
-from holdfast.simulator.world import World
+from holdfast.adapters.aws.ec2 import Ec2Machines, ec2_client
+from holdfast.simulator.world.world import World
+from tests.contracts.machines.yard import Yard
+from tests.servers.ec2_http import serving
 from tests.simulation.harness import BOOTSTRAP
-
-
-@dataclass(frozen=True)
-class Yard:
-    """The port under contract, and the world behind it."""
-
-    machines: Machines
-    world: World
-
-    @property
-    def ec2(self) -> SimulatedEc2:
-        return self.world.ec2
 
 
 @pytest.fixture(params=["simulated", "boto3"])

@@ -1,4 +1,4 @@
-"""A drain: who is asked to leave, who is left alone, and who forbids it. Every line of the seed's list."""
+"""A drain: which pods are evicted, which are ignored, and which prevent it. Every line of the seed's list."""
 
 import pytest
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ def test_an_ordinary_pod_is_evicted() -> None:
     ],
     ids=["a DaemonSet's", "a critical DaemonSet's", "a mirror pod", "succeeded", "failed"],
 )
-def test_what_a_drain_ignores_is_neither_evicted_nor_in_the_way(pod: Pod) -> None:
+def test_an_ignored_pod_is_not_evicted_and_does_not_block_the_drain(pod: Pod) -> None:
     assert drain_view([pod], RULES).is_drained
 
 
@@ -41,11 +41,11 @@ def test_what_a_drain_ignores_is_neither_evicted_nor_in_the_way(pod: Pod) -> Non
         (replace(POD, annotations={"holdfast.dev/do-not-evict": "true"}), "do-not-evict"),
         (replace(POD, annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}), "safe-to-evict"),
         (replace(POD, annotations={"karpenter.sh/do-not-disrupt": "true"}), "do-not-disrupt"),
-        (replace(POD, controller=""), "nothing would make it again"),
+        (replace(POD, controller=""), "it has no controller"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_pod_that_must_not_be_moved_forbids_the_drain(pod: Pod, because: str) -> None:
+def test_a_pod_that_must_not_be_moved_prevents_the_drain(pod: Pod, because: str) -> None:
     view = drain_view([POD, pod], RULES)
     assert view.blocked_by is not None
     assert because in view.blocked_by
@@ -53,14 +53,14 @@ def test_a_pod_that_must_not_be_moved_forbids_the_drain(pod: Pod, because: str) 
     assert not drain_view([pod], RULES).is_drained
 
 
-def test_local_storage_and_pods_of_nobody_are_a_matter_of_policy() -> None:
+def test_policy_decides_about_local_storage_and_pods_without_a_controller() -> None:
     local, unmanaged = replace(POD, has_local_storage=True), replace(POD, controller="")
     assert drain_view([local], RULES).to_evict == (local,)
     assert drain_view([local], DrainRules(evict_local_storage=False)).blocked_by is not None
     assert drain_view([unmanaged], DrainRules(evict_unmanaged=True)).to_evict == (unmanaged,)
 
 
-def test_a_pod_on_its_way_out_is_waited_for() -> None:
+def test_a_drain_waits_for_a_terminating_pod() -> None:
     leaving = replace(POD, is_deleting=True)
     view = drain_view([leaving], RULES)
     assert view.to_evict == ()

@@ -1,4 +1,4 @@
-"""The cluster's item: the seeds' own examples are read, and nothing that makes no sense is."""
+"""The cluster's item: the seeds' own examples are read, and inconsistent items are refused."""
 
 from contextlib import suppress
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cluster.attributes import StateDamaged
 from holdfast.cluster.state import ClusterState, DownPhase, Timers, UpPhase, read_state
+from holdfast.control.stored_attributes import StateDamaged
 from holdfast.kernel.instants import Instant
 from holdfast.ports.machines import Market
 
@@ -60,7 +60,7 @@ def test_the_seeds_scale_up_without_a_plan_is_waiting_for_its_machines_to_join()
     assert up.slots == ()
 
 
-def test_the_seeds_scale_down_goes_on_with_what_is_left() -> None:
+def test_the_seeds_scale_down_continues_with_the_remaining_targets() -> None:
     down = read_state(SCALING_DOWN).down
     assert down is not None
     assert down.phase is DownPhase.DRAINING
@@ -96,8 +96,8 @@ def test_our_own_plan_is_read_slot_by_slot() -> None:
         ("scaleUpPlan", [{"m": "free"}]),
     ],
 )
-def test_an_item_that_nobody_could_have_written_stops_everything(name: str, value: object) -> None:
-    """A guess might terminate a machine: so there is none, and the message names the attribute."""
+def test_an_impossible_item_stops_everything(name: str, value: object) -> None:
+    """A guess might terminate a machine, so there is no guess, and the message names the attribute."""
     with pytest.raises(StateDamaged, match=name if name != "scaleUpPlan" else "scaleUpPlan|m"):
         read_state({**SCALING_UP, name: value})
 

@@ -1,9 +1,9 @@
-"""Jobs of every kind, as the events that GitHub and the runner fleet would tell of them."""
+"""Jobs of every kind, as the events that GitHub and the runner fleet would send."""
 
-from holdfast.jobs.facts import JobEvent, job_event
-from holdfast.jobs.internal import InternalEvent, InternalType, internal_event
-from holdfast.jobs.keys import JobKey
-from holdfast.jobs.payloads import JobPayload, decoded
+from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event
+from holdfast.jobs.intake.payloads import JobPayload, decoded
+from holdfast.jobs.model.facts import JobEvent, job_event
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.ids import InstallationId, InstanceId, JobId
 from holdfast.kernel.instants import Instant
 from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, delivery, job_payload
@@ -15,7 +15,7 @@ DEPLOYMENT_ID = 1_600_000_001
 def webhook(
     action: str, seconds: float, *, number: int = 0, deployment: int | None = None, **fields: object
 ) -> JobEvent:
-    """A webhook that GitHub sent so many seconds after the job was created, and that came at once."""
+    """A webhook that GitHub sent that many seconds after the job was created, and that arrived at once."""
     at = CREATED.plus(seconds)
     started = CREATED.plus(float(str(fields.pop("started")))) if "started" in fields else None
     payload = job_payload(action, at=at, deployment=deployment, started=started, **fields)  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def gated() -> list[JobEvent]:
 
 
 def waiting_first() -> list[JobEvent]:
-    """The other order that was seen, and a waiting webhook that does not name its deployment."""
+    """The other observed order, with a waiting webhook that does not name its deployment."""
     return [
         webhook("waiting", 0.5),
         webhook("queued", 180.1, deployment=DEPLOYMENT_ID),
@@ -70,7 +70,7 @@ def skipped() -> list[JobEvent]:
 
 
 def cancelled() -> list[JobEvent]:
-    """Before anybody took it, though a machine had been launched."""
+    """Before a runner took it, although a machine had been launched."""
     return [
         webhook("queued", 0.4),
         internal(InternalType.SCHEDULED, 2),
@@ -81,7 +81,7 @@ def cancelled() -> list[JobEvent]:
 
 
 def rerun() -> list[JobEvent]:
-    """The second attempt of a run; its jobs have ids of their own."""
+    """The second attempt of a run; its jobs have their own ids."""
     return [
         webhook("queued", 1000.4, run_attempt=2),
         internal(InternalType.SCHEDULED, 1002, instance_lifecycle="on-demand"),
@@ -91,7 +91,7 @@ def rerun() -> list[JobEvent]:
 
 
 def interrupted() -> list[JobEvent]:
-    """The first machine was taken before the job began, the second while it ran."""
+    """The first machine was interrupted before the job started, the second while it ran."""
     return [
         webhook("queued", 0.4),
         internal(InternalType.SCHEDULED, 2),

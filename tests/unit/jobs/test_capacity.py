@@ -1,16 +1,15 @@
-"""What tracking a job costs: no more than was promised, and no more than it did."""
+"""What tracking a job costs: no more than the budget, and no more than before."""
 
 from collections.abc import Iterator
-from decimal import Decimal
 from itertools import count
 
 import pytest
 
-from holdfast.adapters.dynamodb import DynamoStore
-from holdfast.adapters.dynamodb_calls import DynamoCalls
-from holdfast.adapters.dynamodb_tables import DynamoTables
+from holdfast.adapters.dynamodb.calls import DynamoCalls
+from holdfast.adapters.dynamodb.store import DynamoStore
+from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.memory import memory_store
-from holdfast.jobs.capacity import Measured, OpenStore, Shape, measured, rows, usd_per_million_jobs
+from holdfast.jobs.cost.tracker_units import JobShape, Measured, OpenStore, measured, rows
 from holdfast.ports.store.admin import CreateTable
 from holdfast.ports.store.tables import TABLES
 from tests.clocks import StillClock
@@ -19,7 +18,7 @@ from tests.servers.processes import RunningServer
 
 NORMAL_MOST = 22.6
 WITH_DEPLOYMENT_MOST = 28.9
-# Size in bytes, with a deployment, jobs in the run: units per job. Not to grow.
+# Size in bytes, with a deployment, jobs in the run: units per job. Must not grow.
 UNITS = {
     (1126, False, 1): 21.0,
     (1126, False, 20): 21.0,
@@ -61,31 +60,27 @@ def open_store(request: pytest.FixtureRequest) -> Iterator[OpenStore]:
     transport.close()
 
 
-def on_memory(shape: Shape) -> Measured:
+def on_memory(shape: JobShape) -> Measured:
     clock = StillClock()
     return measured(lambda meter: memory_store(clock, meter), clock, shape)
 
 
 @pytest.mark.parametrize(("has_deployment", "most"), [(False, NORMAL_MOST), (True, WITH_DEPLOYMENT_MOST)])
 def test_a_job_of_1_3_kb_stays_within_its_budget(open_store: OpenStore, has_deployment: bool, most: float) -> None:
-    """On DynamoDB Local by its own account; memory must come to the same by itself."""
-    found = measured(open_store, StillClock(), Shape(1331, 20, has_deployment))
+    """As reported by DynamoDB Local; memory must calculate the same."""
+    found = measured(open_store, StillClock(), JobShape(1331, 20, has_deployment))
     assert found.total <= most
     assert found.total == on_memory(found.shape).total
 
 
 @pytest.mark.parametrize("case", UNITS)
-def test_no_shape_costs_more_than_it_did(case: tuple[int, bool, int]) -> None:
+def test_no_kind_of_job_costs_more_than_before(case: tuple[int, bool, int]) -> None:
     size_bytes, has_deployment, jobs = case
-    assert on_memory(Shape(size_bytes, jobs, has_deployment)).total <= UNITS[case] + 0.005
+    assert on_memory(JobShape(size_bytes, jobs, has_deployment)).total <= UNITS[case] + 0.005
 
 
-def test_the_cost_is_told_by_step_and_by_table() -> None:
-    [row] = rows([on_memory(Shape(jobs=1))])
+def test_the_cost_is_reported_by_step_and_by_table() -> None:
+    [row] = rows([on_memory(JobShape(jobs=1))])
     assert row["by_step"] == {"queued": 6, "scheduled": 4, "attached": 2, "in_progress": 4, "completed": 6}
     assert row["by_table"] == {"workflow_jobs": 15, "workflow_job_events": 5, "workflow_runs": 2}
     assert row["stored_bytes"] < 1331
-
-
-def test_units_become_dollars() -> None:
-    assert usd_per_million_jobs(22.0, Decimal("0.625")) == Decimal("13.75")

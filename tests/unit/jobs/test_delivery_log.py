@@ -1,4 +1,4 @@
-"""GitHub's log of deliveries, page by page: each that failed is asked for, however the log is ordered and cut."""
+"""GitHub's delivery log, page by page: each failed delivery is redelivered, however the log is ordered and cut."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.memory import memory_store
-from holdfast.jobs.budget import Budget
-from holdfast.jobs.recovery import cursor_key, sweep_deliveries
+from holdfast.jobs.sweep.lost_webhooks import cursor_key, sweep_deliveries
+from holdfast.jobs.sweep.polling import CallBudget
 from holdfast.ports.github import DeliveryPage, DeliveryRecord
 from holdfast.ports.store import Store
 from holdfast.ports.store.tables import STATE
@@ -46,7 +46,7 @@ def store() -> Store:
 
 
 def sweep(store: Store, log: Any, calls: int) -> None:
-    sweep_deliveries(store, log, APP, CREATED, Budget(calls))
+    sweep_deliveries(store, log, APP, CREATED, CallBudget(calls))
 
 
 @pytest.mark.parametrize("calls", [2, 3, 4, 100])
@@ -55,7 +55,7 @@ def sweep(store: Store, log: Any, calls: int) -> None:
     [([9, 8, 7], [6, 5, 4]), ([9, 8, 6], [7, 5, 4]), ([9, 7, 8], [6, 4, 5])],
     ids=["in order", "over the edge of a page", "within a page"],
 )
-def test_records_whose_numbers_are_not_in_order_are_not_passed_by(
+def test_records_whose_ids_are_not_in_order_are_not_skipped(
     store: Store, pages: Sequence[Sequence[int]], calls: int
 ) -> None:
     log = Log(*[[failed(number) for number in page] for page in pages])
@@ -65,7 +65,7 @@ def test_records_whose_numbers_are_not_in_order_are_not_passed_by(
     assert (store.get(STATE, cursor_key(APP)) or {}).keys() == {"pk", "high", "n"}
 
 
-def test_where_a_sweep_stopped_is_of_one_page_alone(store: Store) -> None:
+def test_the_place_where_a_sweep_stopped_applies_to_one_page_only(store: Store) -> None:
     log = Log([failed(9), failed(8)], [failed(7), failed(6)])
     sweep(store, log, 2)
     assert (store.get(STATE, cursor_key(APP)) or {})["below"] == 9
@@ -74,8 +74,8 @@ def test_where_a_sweep_stopped_is_of_one_page_alone(store: Store) -> None:
     assert (place["cursor"], "below" in place) == ("1", False)
 
 
-def test_a_success_above_the_place_still_says_that_its_failure_is_settled(store: Store) -> None:
-    """The sweep stopped behind the success, and the failure that it made good comes after the place."""
+def test_a_success_before_the_cursor_still_settles_its_failure(store: Store) -> None:
+    """The sweep stopped after the success, and the failure that it settles comes after the cursor."""
     log = Log([succeeded(9, "again"), failed(8), failed(7, "again"), failed(6)])
     sweep(store, log, 1)
     assert log.asked == []

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.jobs.facts import JobEvent, Status, job_event, said_status
-from holdfast.jobs.internal import InternalEvent, InternalType, internal_event
-from holdfast.jobs.job import MARKS_MOST, folded, quick
-from holdfast.jobs.merging import changed
-from holdfast.jobs.payloads import JobPayload, Unusable, WorkflowJob, decoded
+from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event
+from holdfast.jobs.intake.item_writes import changed
+from holdfast.jobs.intake.payloads import JobPayload, UnusablePayload, WorkflowJob, decoded
+from holdfast.jobs.model.facts import JobEvent, Status, job_event, reported_status
+from holdfast.jobs.model.job import MARKS_MOST, folded, quick
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
@@ -24,8 +24,8 @@ from tests.unit.jobs.stories import DEPLOYMENT_ID, STORIES, internal, received, 
 ARRIVALS = [CREATED.plus(3600 + number) for number in range(60)]
 
 
-def told(events: Iterable[JobEvent]) -> Item:
-    """The job after these events, which came one a second whatever their own times are."""
+def job_after(events: Iterable[JobEvent]) -> Item:
+    """The job after these events, which arrived one per second whatever their own times are."""
     job: Item | None = None
     for event, arrived in zip(events, ARRIVALS, strict=False):
         job = folded(job, received(event, arrived))
@@ -34,28 +34,28 @@ def told(events: Iterable[JobEvent]) -> Item:
 
 
 def without_arrival(job: Item) -> Item:
-    """All but when we first heard of it, which is our own time."""
+    """Everything except the arrival of its first webhook, which is our own time."""
     return {name: value for name, value in job.items() if name not in ("received_at", "ttl")}
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_every_order_of_a_jobs_events_ends_in_the_same_job(name: str) -> None:
     events = STORIES[name]()
-    expected = without_arrival(told(events))
+    expected = without_arrival(job_after(events))
     for order in permutations(events):
-        assert without_arrival(told(order)) == expected
+        assert without_arrival(job_after(order)) == expected
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_every_order_with_every_single_duplicate_ends_in_the_same_job(name: str) -> None:
-    """Each event once more, at each later place of each order. Places that only repeat a fold are not folded twice."""
+    """Each event once more, at each later position of each order. Positions that only repeat a fold are skipped."""
     events = STORIES[name]()
-    expected = without_arrival(told(events))
+    expected = without_arrival(job_after(events))
     for order in permutations(events):
         job: Item | None = None
         for place, event in enumerate(order):
             job = folded(job, received(event, ARRIVALS[place]))
-            # A duplicate of anything that came before leaves the job as it is, so what follows stays the same.
+            # A duplicate of an earlier event leaves the job unchanged, so what follows stays the same.
             for earlier in order[: place + 1]:
                 assert folded(job, earlier) is job
         assert job is not None
@@ -75,8 +75,8 @@ def test_a_status_never_goes_back(name: str) -> None:
                 assert job["GSI1-PK"] == f"12345678#{job['status']}"
 
 
-def test_what_a_plain_job_ends_as() -> None:
-    job = told(STORIES["plain"]())
+def test_the_final_attributes_of_a_plain_job() -> None:
+    job = job_after(STORIES["plain"]())
     expected = {
         "status": "completed",
         "conclusion": "success",
@@ -103,21 +103,21 @@ def test_what_a_plain_job_ends_as() -> None:
 def test_nothing_set_by_scheduling_is_lost_when_webhooks_come_first_or_late() -> None:
     queued, scheduled, attached, started, completed = STORIES["plain"]()
     for order in ([completed, started, queued, attached, scheduled], [scheduled, attached, queued, started, completed]):
-        job = told(order)
+        job = job_after(order)
         assert job["instance_lifecycle"] == "spot"
         assert job["instance_id"] == "i-0123456789abcde01"
         assert job["scheduled_at"]
 
 
 def test_a_higher_scheduling_attempt_replaces_the_lower_and_interruptions_stay() -> None:
-    job = told(STORIES["interrupted"]())
+    job = job_after(STORIES["interrupted"]())
     assert job["instance_lifecycle"] == "on-demand"
     assert job["instance_id"] == "i-0123456789abcde02"
     assert (job["was_interrupted"], job["interrupted_attempt"], job["scheduling_attempt"]) == (True, 1, 2)
 
 
-def test_what_is_told_of_a_machine_later_is_added_and_of_two_times_the_earlier_counts() -> None:
-    """A machine boots after it was given; and what was told with an answer lost may be told with another clock."""
+def test_later_facts_of_a_machine_are_added_and_the_earlier_of_two_times_wins() -> None:
+    """A machine boots after its launch; and an event whose response was lost may be sent again with another time."""
     events = [
         internal(InternalType.SCHEDULED, 2),
         internal(InternalType.SCHEDULED, 3),
@@ -134,14 +134,14 @@ def test_what_is_told_of_a_machine_later_is_added_and_of_two_times_the_earlier_c
         "terminated_ms": CREATED.plus(80).epoch_ms,
     }
     for order in permutations(events):
-        job = told(order)
+        job = job_after(order)
         assert {name: job[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("kind", [InternalType.ATTACHED, InternalType.INTERRUPTED, InternalType.TERMINATED])
 def test_a_second_machine_in_one_attempt_is_refused(kind: InternalType) -> None:
-    """Whichever of the two was told last would have the job, and its cost."""
-    job = told([internal(InternalType.SCHEDULED, 2), internal(InternalType.ATTACHED, 4)])
+    """Otherwise the last event would decide the machine of the job, and its cost."""
+    job = job_after([internal(InternalType.SCHEDULED, 2), internal(InternalType.ATTACHED, 4)])
     key, other = internal(kind, 5).key, InstanceId("i-0fedcba9876543210")
     second = internal_event(InternalEvent(key, kind, CREATED.plus(5), 1, other), CREATED)
     assert not quick(second)[1].holds(job)
@@ -153,10 +153,10 @@ def test_a_second_machine_in_one_attempt_is_refused(kind: InternalType) -> None:
 
 @pytest.mark.parametrize("year", ["1999", "2501", "5139", "9999"])
 def test_a_time_that_would_outrank_the_end_of_a_job_is_refused(year: str) -> None:
-    """A rank is a phase and a time: one of so many digits would pass for a later phase, for good."""
+    """A rank is a phase and a time: one with that many digits would count as a later phase for ever."""
     at = Instant.from_iso(f"{year}-12-31T23:59:59Z")
     key = internal(InternalType.SCHEDULED, 0).key
-    with pytest.raises(BadRequest, match="expected when it happened"):
+    with pytest.raises(BadRequest, match="expected a time such as"):
         internal_event(InternalEvent(key, InternalType.SCHEDULED, at), CREATED)
     with pytest.raises(BadRequest, match="booted_at"):
         internal(InternalType.ATTACHED, 1, booted_at=at.iso())
@@ -164,29 +164,29 @@ def test_a_time_that_would_outrank_the_end_of_a_job_is_refused(year: str) -> Non
 
 def test_a_job_that_queues_again_after_an_approval_is_queued() -> None:
     first, waits, again = STORIES["gated"]()[:3]
-    assert told([first])["status"] == "queued"
-    assert told([first, waits])["status"] == "waiting"
-    assert told([again, waits, first])["status"] == "queued"
-    job = told([again, waits, first])
+    assert job_after([first])["status"] == "queued"
+    assert job_after([first, waits])["status"] == "waiting"
+    assert job_after([again, waits, first])["status"] == "queued"
+    job = job_after([again, waits, first])
     assert job["queued_ms"] - job["waiting_ms"] == 178_200
     assert job["deployment_id"] == DEPLOYMENT_ID
 
 
-def test_at_the_same_millisecond_waiting_counts_for_more_than_queued() -> None:
-    """Ids without a time, and payloads that name the same second: no machine is launched on a doubt."""
+def test_at_the_same_millisecond_waiting_outranks_queued() -> None:
+    """Ids without a time, and payloads with the same second: when in doubt, no machine is launched."""
     queued, waits = webhook("queued", 1), webhook("waiting", 1, number=1)
-    assert told([queued, waits])["status"] == told([waits, queued])["status"] == "waiting"
+    assert job_after([queued, waits])["status"] == job_after([waits, queued])["status"] == "waiting"
 
 
-def test_a_job_that_nobody_took_has_no_start() -> None:
+def test_a_job_without_a_runner_has_no_start() -> None:
     """GitHub sets started_at to the time of creation while a job is still queued."""
-    job = told([webhook("queued", 0.4), webhook("completed", 9, conclusion="cancelled")])
+    job = job_after([webhook("queued", 0.4), webhook("completed", 9, conclusion="cancelled")])
     assert "started_at" not in job
     assert "runner_id" not in job
 
 
-def test_a_start_that_was_never_announced_is_known_from_the_end() -> None:
-    job = told([webhook("queued", 0.4), webhook("completed", 90, started=31)])
+def test_an_unannounced_start_is_taken_from_the_completion() -> None:
+    job = job_after([webhook("queued", 0.4), webhook("completed", 90, started=31)])
     assert job["started_at"] == "2026-01-15T10:00:31Z"
     assert job["runner_name"].startswith("runs-on--i-")
 
@@ -216,46 +216,46 @@ def test_where_action_and_status_disagree(
     action: str, status: str | None, fields: dict[str, object], expected: Status
 ) -> None:
     job = WorkflowJob(id=1, run_id=1, status=status, **fields)  # type: ignore[arg-type]
-    assert said_status(action, job) is expected
+    assert reported_status(action, job) is expected
 
 
 @pytest.mark.parametrize("action", ["", "novelty", "\x00", "scheduled"])
-def test_an_action_that_nobody_knows_is_unusable(action: str) -> None:
-    with pytest.raises(Unusable):
+def test_an_unknown_action_is_unusable(action: str) -> None:
+    with pytest.raises(UnusablePayload):
         webhook(action, 1)
 
 
 def test_a_null_job_is_unusable() -> None:
     sent = delivery("workflow_job", job_payload("queued") | {"workflow_job": None}, CREATED)
-    with pytest.raises(Unusable, match="null"):
+    with pytest.raises(UnusablePayload, match="null"):
         job_event(sent, decoded(sent.body, JobPayload), CREATED)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b/c", "a#b/c", "a", "", "a/b\x00", "a/" + "b" * 101, "ü/b"])
-def test_a_repository_that_cannot_be_one_is_unusable(name: str) -> None:
+def test_an_invalid_repository_is_unusable(name: str) -> None:
     payload = job_payload("queued")
     payload["repository"]["full_name"] = name
     sent = delivery("workflow_job", payload, CREATED)
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusablePayload):
         job_event(sent, decoded(sent.body, JobPayload), CREATED)
 
 
 def test_the_same_body_under_another_delivery_id_changes_nothing() -> None:
-    """The id is not signed: whoever has seen a body could send it again under a new one."""
+    """The id is not signed: an attacker could replay a body under a new one."""
     payload = job_payload("waiting", at=CREATED.plus(2), deployment=DEPLOYMENT_ID)
     first = delivery("workflow_job", payload, CREATED.plus(2))
     again = replace(delivery("workflow_job", payload, CREATED.plus(500)), body=first.body)
     facts = [job_event(sent, decoded(sent.body, JobPayload), CREATED) for sent in (first, again)]
-    job = told([facts[0], webhook("queued", 180, deployment=DEPLOYMENT_ID)])
+    job = job_after([facts[0], webhook("queued", 180, deployment=DEPLOYMENT_ID)])
     assert folded(job, facts[1]) is job
 
 
 def test_queued_and_waiting_under_one_delivery_id_are_two_events() -> None:
-    """The id is not signed: whoever sends one webhook under the id of another must not hide it."""
+    """The id is not signed: a webhook under the id of another must not hide it."""
     events = [webhook("queued", 1), webhook("waiting", 1)]
     assert events[0].delivery == events[1].delivery
     for order in permutations(events):
-        job = told(order)
+        job = job_after(order)
         assert (job["status"], "queued_ms" in job, "waiting_ms" in job) == ("waiting", True, True)
 
 
@@ -266,7 +266,7 @@ def test_two_hooks_that_were_sent_the_same_event_do_not_hide_each_other() -> Non
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "\U0001f600", "\x00"])
-def test_an_item_stays_under_4_kb_whatever_a_webhook_holds(character: str) -> None:
+def test_an_item_stays_under_4_kb_whatever_a_webhook_contains(character: str) -> None:
     text = character * 2000
     payload = job_payload("completed", started=CREATED, deployment=DEPLOYMENT_ID)
     payload["workflow_job"] |= dict.fromkeys(("name", "workflow_name", "head_sha", "runner_name", "conclusion"), text)
@@ -318,15 +318,15 @@ def any_events() -> st.SearchStrategy[list[JobEvent]]:
 
 
 @given(any_events(), st.randoms(use_true_random=False))
-def test_any_events_at_all_end_in_the_same_job_in_any_order(events: list[JobEvent], chance: object) -> None:
-    """Also such as GitHub would never send: two ends, two starts, ties to the millisecond."""
+def test_arbitrary_events_end_in_the_same_job_in_any_order(events: list[JobEvent], chance: object) -> None:
+    """Even those that GitHub never sends: two completions, two starts, the same millisecond."""
     shuffled = list(events) + [event for event in events if chance.random() < 0.3]  # type: ignore[attr-defined]
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert without_arrival(told(shuffled)) == without_arrival(told(events))
+    assert without_arrival(job_after(shuffled)) == without_arrival(job_after(events))
 
 
 @given(any_events())
-def test_the_quick_way_does_what_the_fold_does_where_its_condition_holds(events: Sequence[JobEvent]) -> None:
+def test_the_fast_path_equals_the_fold_where_its_condition_holds(events: Sequence[JobEvent]) -> None:
     job: Item | None = None
     for event in events:
         update, condition = quick(event)
@@ -339,7 +339,7 @@ def test_the_quick_way_does_what_the_fold_does_where_its_condition_holds(events:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_events_that_come_in_order_go_the_quick_way(name: str) -> None:
+def test_events_in_order_take_the_fast_path(name: str) -> None:
     """No read, no second write: the fast path is the usual one."""
     job: Item | None = None
     for event in STORIES[name]():
@@ -347,13 +347,13 @@ def test_events_that_come_in_order_go_the_quick_way(name: str) -> None:
         job = folded(job, event)
 
 
-def test_times_before_1970_or_after_the_world_do_not_break_the_fold() -> None:
+def test_times_before_1970_or_in_the_far_future_do_not_break_the_fold() -> None:
     for text in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "not a time", "2026-01-15T10:00:00"):
         event = webhook("completed", 1, created_at=text, completed_at=text, started_at=text)
         assert folded(None, event)["status"] == "completed"
 
 
-def test_the_senders_time_orders_and_a_time_that_cannot_be_is_not_believed() -> None:
+def test_events_are_ordered_by_the_senders_time_unless_it_is_impossible() -> None:
     sane = webhook("queued", 5)
     assert sane.at == CREATED.plus(5)
     payload = job_payload("queued")
@@ -363,7 +363,7 @@ def test_the_senders_time_orders_and_a_time_that_cannot_be_is_not_believed() -> 
 
 
 def test_an_item_of_an_older_deployment_does_not_go_back() -> None:
-    """It has no rank and no marks: its status says how far it is."""
+    """It has no rank and no marks: its status gives its rank."""
     legacy: Item = {
         "PK": "1#2",
         "SK": "v",

@@ -1,4 +1,4 @@
-"""Whatever stands in a signed payload: GitHub gets an answer, and the tables hold nothing that cannot be read."""
+"""Whatever a signed payload contains: GitHub gets a response, and every stored item can be read."""
 
 import json
 import logging
@@ -11,18 +11,26 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.embedded import EmbeddedStore
 from holdfast.adapters.memory import memory_store
-from holdfast.jobs import queries
-from holdfast.jobs.cost import shipped_prices
-from holdfast.jobs.explain import explained
-from holdfast.jobs.ingest import Tracker, installations
-from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
-from holdfast.jobs.receipts import Receipt, Result
-from holdfast.jobs.stuck import Patience
-from holdfast.jobs.views import Viewing, deployment_view, event_view, job_view, run_view
-from holdfast.jobs.webhook import Delivery, Refused, WebhookSecrets, admitted
+from holdfast.jobs.cost.prices import shipped_prices
+from holdfast.jobs.intake.tracker import Tracker, installations
+from holdfast.jobs.intake.webhook import (
+    Delivery,
+    Receipt,
+    ReceiptResult,
+    WebhookRefused,
+    WebhookSecrets,
+    verified_delivery,
+)
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
+from holdfast.jobs.read import queries
+from holdfast.jobs.read.explain import explanation_of
+from holdfast.jobs.read.item_views import Viewing, event_view, job_view
+from holdfast.jobs.read.run_views import deployment_view, run_view
+from holdfast.jobs.read.stuck import StuckLimits
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.ports.store import Item
 from holdfast.ports.store.values import item_bytes
+from holdfast.views.plain_json import json_object, to_json
 from tests.clocks import StillClock
 from tests.payloads import CREATED, delivery_id, job_payload, sample
 
@@ -50,7 +58,7 @@ EVENTS = {
 
 
 def places(payload: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a payload."""
+    """Every path in a payload."""
     if path:
         yield path
     items = payload.items() if isinstance(payload, dict) else enumerate(payload) if isinstance(payload, list) else ()
@@ -70,7 +78,7 @@ def replaced(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
     return copied
 
 
-def received(store: EmbeddedStore, event: str, payload: Any) -> Receipt | Refused:
+def received(store: EmbeddedStore, event: str, payload: Any) -> Receipt | WebhookRefused:
     body = json.dumps(payload).encode()
     headers = {
         "x-github-event": event,
@@ -79,20 +87,18 @@ def received(store: EmbeddedStore, event: str, payload: Any) -> Receipt | Refuse
         "content-type": "application/json",
     }
     try:
-        return Tracker(store, StillClock(), "here").receive(admitted(headers, body, SECRETS))
-    except Refused as refused:
+        return Tracker(store, StillClock(), "here").receive(verified_delivery(headers, body, SECRETS))
+    except WebhookRefused as refused:
         return refused
 
 
 @settings(max_examples=600)
 @given(st.sampled_from(PLACES), VALUES)
-def test_any_value_at_any_place_is_answered_and_leaves_only_what_can_be_read(
-    place: tuple[str, Any], value: Any
-) -> None:
+def test_any_value_anywhere_gets_a_response_and_leaves_only_readable_items(place: tuple[str, Any], value: Any) -> None:
     event, path = place
     store = memory_store(StillClock())
     answer = received(store, event, replaced(EVENTS[event], path, value))
-    if isinstance(answer, Receipt) and answer.result in (Result.IGNORED, Result.UNUSABLE):
+    if isinstance(answer, Receipt) and answer.result in (ReceiptResult.IGNORED, ReceiptResult.UNUSABLE):
         assert installations(store) == []
     for item in every_item_of(store):
         assert item_bytes(item) < 4096
@@ -105,43 +111,43 @@ def every_item_of(store: EmbeddedStore) -> list[Item]:
 
 
 def read_as_people_do(store: EmbeddedStore, item: Item) -> None:
-    """Everything that is stored can be shown, as JSON as well."""
+    """Everything that is stored can be shown, also as JSON."""
     if "dl" in item and "GSI3-PK" in item:
-        shown = job_view(item, VIEWING)
-        shown["explained"] = explained(item, None, CREATED, Patience()).lines()
+        shown = json_object(job_view(item, VIEWING))
+        explanation = explanation_of(item, None, CREATED, StuckLimits()).lines()
         installation, job = item["PK"].split("#")
         key = JobKey(InstallationId(int(installation)), JobId(int(job)))
-        shown["events"] = [event_view(entry) for entry in queries.events(store, key).items]
-        found = queries.jobs_by_repository(store, key.installation_id, shown["repo_full_name"])
+        events = to_json([event_view(entry) for entry in queries.events(store, key).items])
+        found = queries.jobs_by_repository(store, key.installation_id, str(shown["repo_full_name"]))
         assert len(found.items) == 1
-        json.dumps(shown, default=str)
+        json.dumps([shown, explanation, events])
     elif "open" in item or "done" in item:
-        json.dumps(run_view(item, VIEWING), default=str)
+        json.dumps(to_json(run_view(item, VIEWING)))
     elif "requires_approval" in item:
-        json.dumps(deployment_view(item, []), default=str)
+        json.dumps(to_json(deployment_view(item, [])))
 
 
 @given(st.binary(max_size=200), st.sampled_from(list(EVENTS)))
-def test_any_bytes_are_answered(body: bytes, event: str) -> None:
+def test_any_bytes_get_a_response(body: bytes, event: str) -> None:
     sent = Delivery(event, "id", "99", body)
     store = memory_store(StillClock())
     try:
         result = Tracker(store, StillClock(), "here").receive(sent).result
-    except (Refused, UnicodeDecodeError):  # what is not UTF-8 is refused before this
+    except (WebhookRefused, UnicodeDecodeError):  # invalid UTF-8 is refused before this
         return
-    assert result in (Result.UNUSABLE, Result.STORED, Result.IGNORED)
+    assert result in (ReceiptResult.UNUSABLE, ReceiptResult.STORED, ReceiptResult.IGNORED)
 
 
 def test_no_secret_and_no_control_character_reaches_the_log(caplog: pytest.LogCaptureFixture) -> None:
     payload = job_payload("queued") | {"action": "evil\r\nWARNING forged line\x1b[31m"}
     with caplog.at_level(logging.DEBUG):
-        assert received(memory_store(StillClock()), "workflow_job", payload).result is Result.UNUSABLE  # type: ignore[union-attr]
+        assert received(memory_store(StillClock()), "workflow_job", payload).result is ReceiptResult.UNUSABLE  # type: ignore[union-attr]
     assert "canary-of-a-secret" not in caplog.text
     for record in caplog.records:
         assert record.getMessage().isprintable()
 
 
-def test_keys_are_made_of_numbers_and_checked_names() -> None:
+def test_keys_consist_of_numbers_and_validated_names() -> None:
     """Two different things never share a key."""
     keys = {
         JobKey(InstallationId(1), JobId(23)).partition,

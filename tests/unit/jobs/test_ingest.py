@@ -14,29 +14,37 @@ from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
-from holdfast.jobs.deployment import REVIEWS_MOST, is_held_back
-from holdfast.jobs.ingest import INSTALLATIONS, Tracker, installations
-from holdfast.jobs.internal import InternalEvent, InternalType
-from holdfast.jobs.job import MARKS_MOST
-from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
-from holdfast.jobs.receipts import Result
-from holdfast.jobs.webhook import Delivery, Refused
+from holdfast.jobs.intake.internal_events import InternalType
+from holdfast.jobs.intake.tracker import INSTALLATIONS, Tracker, installations
+from holdfast.jobs.intake.webhook import ReceiptResult, WebhookRefused
+from holdfast.jobs.model.deployment import REVIEWS_MOST, is_held_back
+from holdfast.jobs.model.job import MARKS_MOST
+from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.kernel.errors import StoreUnavailable
-from holdfast.kernel.ids import DeploymentId, InstallationId, InstanceId, JobId, RunId
+from holdfast.kernel.ids import InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Item, Key, Query, Store
 from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, LOGS, RUNS, STATE, TABLES
-from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
+from holdfast.simulator.proof.processes import Killed
+from tests.call_gate import CallGate, CallPoint, PortCall
 from tests.clocks import StillClock
-from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, RUN_ID, delivery, job_payload, sample
-from tests.unit.jobs.tables import Tables, tables
+from tests.payloads import CREATED, JOB_ID, RUN_ID, delivery, job_payload, sample
+from tests.support.job_deliveries import (
+    DEPLOYMENT,
+    INSTALLATION,
+    JOB,
+    Said,
+    gated,
+    internal,
+    job,
+    plain,
+    review,
+    run,
+    say,
+)
+from tests.support.job_tables import Tables, tables
 
-INSTALLATION = InstallationId(INSTALLATION_ID)
-JOB = JobKey(INSTALLATION, JobId(JOB_ID))
 RUN = RunKey(INSTALLATION, RunId(RUN_ID), 1)
-DEPLOYMENT = DeploymentKey(INSTALLATION, DeploymentId(1_600_000_001))
-
-Said = Delivery | InternalEvent
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -67,56 +75,6 @@ def tracker_on(store: Store, received_by: str = "here") -> Tracker:
     return Tracker(store, StillClock(), received_by)
 
 
-def job(action: str, seconds: float, number: int = 0, **fields: Any) -> Delivery:
-    at = CREATED.plus(seconds)
-    started = CREATED.plus(fields.pop("started")) if "started" in fields else None
-    return delivery("workflow_job", job_payload(action, at=at, started=started, **fields), at, number)
-
-
-def run(action: str, seconds: float, conclusion: str | None = None, **fields: Any) -> Delivery:
-    payload = sample("workflow_run")
-    at = CREATED.plus(seconds)
-    payload["action"] = action
-    payload["workflow_run"] |= {"status": action, "conclusion": conclusion, "updated_at": at.iso_seconds(), **fields}
-    return delivery("workflow_run", payload, at)
-
-
-def review(action: str, seconds: float, **fields: Any) -> Delivery:
-    return delivery(
-        "deployment_review", sample("deployment_review") | {"action": action, **fields}, CREATED.plus(seconds)
-    )
-
-
-def internal(kind: InternalType, seconds: float, attempt: int = 1, key: JobKey = JOB) -> InternalEvent:
-    instance = InstanceId(f"i-0123456789abcde{attempt:02d}")
-    attributes = {"instance_type": "m7i.xlarge", "instance_lifecycle": "spot"} if kind is InternalType.SCHEDULED else {}
-    return InternalEvent(key, kind, CREATED.plus(seconds), attempt, instance, attributes)
-
-
-def plain() -> list[Said]:
-    return [
-        run("requested", -2),
-        job("queued", 0.4),
-        internal(InternalType.SCHEDULED, 2),
-        internal(InternalType.ATTACHED, 4),
-        job("in_progress", 31.2),
-        job("completed", 90.9, started=31, conclusion="failure"),
-        run("completed", 95, "failure"),
-    ]
-
-
-def gated() -> list[Said]:
-    gate = DEPLOYMENT.deployment_id
-    return [
-        job("queued", 0.4, deployment=gate),
-        job("waiting", 1.9, deployment=gate),
-        review("approved", 180),
-        job("queued", 180.1, deployment=gate),
-        job("in_progress", 211.2, deployment=gate),
-        job("completed", 270.9, started=211, deployment=gate),
-    ]
-
-
 def linked_by_status() -> list[Said]:
     """The waiting webhook names no deployment: deployment_status does, by the job's check run."""
     payload = sample("deployment") | {
@@ -139,19 +97,12 @@ def never_started() -> list[Said]:
 SCENARIOS = {"plain": plain, "gated": gated, "linked by status": linked_by_status, "never started": never_started}
 
 
-def say(tracker: Tracker, said: Said) -> None:
-    if isinstance(said, Delivery):
-        tracker.receive(said)
-    else:
-        tracker.tell(said)
-
-
 def held(store: Store) -> Tables:
     jobs = [JOB, replace(JOB, job_id=JobId(JOB_ID + 1))]
     return tables(store, jobs, [RUN], [DEPLOYMENT])
 
 
-def told(store: Store, scenario: Sequence[Said]) -> Tables:
+def tables_after(store: Store, scenario: Sequence[Said]) -> Tables:
     tracker = tracker_on(store)
     for said in scenario:
         say(tracker, said)
@@ -166,16 +117,16 @@ def item(store: Store, table: Any, key: Key) -> Item:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_order_of_deliveries_ends_in_the_same_tables(name: str) -> None:
-    """All of them: 5,040 of seven events."""
+    """All 5,040 orders of seven events."""
     check_orders(name, permutations(SCENARIOS[name]()))
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", [pytest.param("linked by status", marks=pytest.mark.slow), "never started"])
 def test_every_order_with_a_duplicate_and_a_crash_ends_in_the_same_tables(name: str) -> None:
-    """Each order, its first or its last delivery once more at the end, and dead after each call to the store."""
+    """Each order, its first or last delivery repeated at the end, and killed after each call to the store."""
     scenario = SCENARIOS[name]()
-    expected = uncounted(told(memory_store(StillClock()), scenario))
+    expected = uncounted(tables_after(memory_store(StillClock()), scenario))
     count = 0
     for order in permutations(scenario):
         for again in (order[0], order[-1]):
@@ -191,7 +142,7 @@ def test_every_order_with_a_duplicate_and_a_crash_ends_in_the_same_tables(name: 
 
 
 def uncounted(found: Tables) -> Tables:
-    """Without what tells how often a delivery came, and what a crash made unknowable."""
+    """Without the number of deliveries and what a crash makes unknown."""
     told_again = ("deliveries", "changes", "changes_lost")
     found = without_order(found)
     events = [{name: value for name, value in event.items() if name not in told_again} for event in found["events"]]
@@ -199,13 +150,13 @@ def uncounted(found: Tables) -> Tables:
 
 
 def check_orders(name: str, orders: Iterable[Sequence[Said]]) -> None:
-    expected = without_order(told(memory_store(StillClock()), SCENARIOS[name]()))
+    expected = without_order(tables_after(memory_store(StillClock()), SCENARIOS[name]()))
     for order in orders:
-        assert without_order(told(memory_store(StillClock()), order)) == expected
+        assert without_order(tables_after(memory_store(StillClock()), order)) == expected
 
 
 def without_order(found: Tables) -> Tables:
-    """A history entry's status is the job's at that time, and a run keeps the reviews that came too early."""
+    """A history entry's status is the job's at that time, and a run keeps the reviews that arrived too early."""
     events = [{name: value for name, value in event.items() if name != "status"} for event in found["events"]]
     runs = [{name: value for name, value in run.items() if name != "reviews"} for run in found["runs"]]
     return {**found, "events": events, "runs": runs}
@@ -230,60 +181,60 @@ def test_a_crash_at_any_call_and_a_redelivery_end_in_the_same_tables(
 
 
 class Sender:
-    """Sends until it is acknowledged. One call goes wrong; each try is another process, and calls count over all."""
+    """Sends until it is acknowledged. One call fails; each attempt is another process, and calls count over all."""
 
     def __init__(self, store: Store, victim: int | None, how: str) -> None:
         self.store = store
         self.calls = 0
         self._victim = victim
-        self._moment = Moment.BEFORE if how == "killed before" else Moment.AFTER
+        self._moment = CallPoint.BEFORE if how == "killed before" else CallPoint.AFTER
         self._error: BaseException = StoreUnavailable("no answer") if how == "answer lost" else Killed()
 
     def send(self, said: Said) -> None:
         for _ in range(2):
             try:
-                return say(tracker_on(Gate(self._hook).wrapped(self.store, "store")), said)
+                return say(tracker_on(CallGate(self._hook).wrapped(self.store, "store")), said)
             except (Killed, StoreUnavailable):
                 self._victim = None
         raise AssertionError("a second try failed as well")
 
-    def _hook(self, call: PortCall, moment: Moment) -> None:
+    def _hook(self, call: PortCall, moment: CallPoint) -> None:
         if moment is self._moment and self.calls == self._victim:
             raise self._error
-        self.calls += moment is Moment.AFTER
+        self.calls += moment is CallPoint.AFTER
 
 
-def test_a_delivery_is_stored_once_and_repetitions_are_told(store: Store) -> None:
+def test_a_delivery_is_stored_once_and_repetitions_are_duplicates(store: Store) -> None:
     tracker = tracker_on(store)
     results = [tracker.receive(job("queued", 0.4)).result for _ in range(3)]
-    assert results == [Result.STORED, Result.DUPLICATE, Result.DUPLICATE]
+    assert results == [ReceiptResult.STORED, ReceiptResult.DUPLICATE, ReceiptResult.DUPLICATE]
     [entry] = store.query(Query(JOB_EVENTS, JOB.partition)).items
     assert entry["deliveries"] == 3
     assert entry["changes"]["status"] == {"from": None, "to": "queued"}
 
 
-def test_a_flood_of_one_delivery_is_not_written_down_for_ever(store: Store) -> None:
-    gate = Gate(lambda _call, _moment: None)
+def test_a_flood_of_one_delivery_stops_causing_writes(store: Store) -> None:
+    gate = CallGate(lambda _call, _moment: None)
     tracker = tracker_on(gate.wrapped(store, "store"))
     for _ in range(50):
         tracker.receive(job("queued", 0.4))
     assert len(gate.calls) < 20
 
 
-def test_another_body_under_an_id_that_keeps_coming_is_taken(store: Store) -> None:
-    """The id is not signed: whoever sends one again and again must not shut out what GitHub sends under it."""
+def test_another_body_under_a_repeated_id_is_stored(store: Store) -> None:
+    """The id is not signed: an attacker who repeats one must not block what GitHub sends under it."""
     tracker = tracker_on(store)
     flood = job("queued", 0.4)
     for _ in range(50):
         tracker.receive(flood)
-    assert tracker.receive(replace(job("in_progress", 5), id=flood.id)).result is Result.STORED
+    assert tracker.receive(replace(job("in_progress", 5), id=flood.id)).result is ReceiptResult.STORED
 
 
-def test_more_deliveries_than_an_item_has_room_for_marks_are_all_taken(store: Store) -> None:
+def test_more_deliveries_than_an_item_can_mark_are_all_stored(store: Store) -> None:
     """Of a full set only the largest marks stay: an event may then change nothing at all."""
     tracker = tracker_on(store)
     results = {tracker.receive(job("queued", 5, number)).result for number in range(3 * MARKS_MOST)}
-    assert results == {Result.STORED}
+    assert results == {ReceiptResult.STORED}
     found = store.get(JOBS, JOB.item) or {}
     assert (len(found["dl"]), found["status"]) == (MARKS_MOST, "queued")
     assert (store.get(RUNS, RUN.item) or {})["open"] == {JOB_ID}
@@ -300,7 +251,7 @@ def test_counters_are_exact(store: Store) -> None:
     assert (found["open"], found["done"], found["failed"]) == ({77}, {0, 1, 2, 3}, {1, 2})
 
 
-def test_installations_with_the_same_job_id_do_not_meet(store: Store) -> None:
+def test_installations_with_the_same_job_id_are_separate(store: Store) -> None:
     tracker = tracker_on(store)
     for installation in (1, 2):
         tracker.receive(job("queued", 0.4, installation, installation=installation))
@@ -310,7 +261,7 @@ def test_installations_with_the_same_job_id_do_not_meet(store: Store) -> None:
     assert installations(store) == [1, 2]
 
 
-def test_attempts_of_a_run_do_not_meet(store: Store) -> None:
+def test_attempts_of_a_run_are_separate(store: Store) -> None:
     tracker = tracker_on(store)
     tracker.receive(job("queued", 1, job_id=2, run_attempt=2))
     tracker.receive(job("completed", 9, job_id=1, run_attempt=1, conclusion="failure"))
@@ -318,8 +269,8 @@ def test_attempts_of_a_run_do_not_meet(store: Store) -> None:
     assert item(store, RUNS, replace(RUN, run_attempt=2).item)["open"] == {2}
 
 
-def test_a_gated_job_has_its_deployment_approved_once(store: Store) -> None:
-    told(store, gated())
+def test_the_deployment_of_a_gated_job_is_approved_once(store: Store) -> None:
+    tables_after(store, gated())
     found = item(store, DEPLOYMENTS, DEPLOYMENT.item)
     assert (found["status"], found["requires_approval"]) == ("approved", True)
     assert found["approved_at"] == CREATED.plus(180).iso()
@@ -328,16 +279,16 @@ def test_a_gated_job_has_its_deployment_approved_once(store: Store) -> None:
     assert item(store, DEPLOYMENTS, DEPLOYMENT.item)["status"] == "approved"
 
 
-def test_a_review_that_comes_first_is_kept_until_its_deployment_does(store: Store) -> None:
+def test_an_early_review_is_kept_until_its_deployment_arrives(store: Store) -> None:
     tracker = tracker_on(store)
-    assert tracker.receive(review("approved", 180)).result is Result.STORED
+    assert tracker.receive(review("approved", 180)).result is ReceiptResult.STORED
     assert store.get(DEPLOYMENTS, DEPLOYMENT.item) is None
     tracker.receive(job("waiting", 2, deployment=DEPLOYMENT.deployment_id))
     assert item(store, DEPLOYMENTS, DEPLOYMENT.item)["status"] == "approved"
 
 
-def test_a_review_of_names_that_are_stored_in_part_finds_its_deployment(store: Store) -> None:
-    """An environment's name may have 255 characters, and a matrix makes long names of jobs."""
+def test_a_review_with_truncated_names_finds_its_deployment(store: Store) -> None:
+    """An environment's name may have 255 characters, and a matrix makes long job names."""
     name, environment = "test (" + "x" * 300 + ")", "e" * 255
     tracker = tracker_on(store)
     payload = job_payload("waiting", deployment=DEPLOYMENT.deployment_id, name=name)
@@ -348,7 +299,7 @@ def test_a_review_of_names_that_are_stored_in_part_finds_its_deployment(store: S
     assert item(store, DEPLOYMENTS, DEPLOYMENT.item)["status"] == "approved"
 
 
-def test_a_review_of_more_jobs_than_a_run_keeps_decides_all_of_the_environment(store: Store) -> None:
+def test_a_review_of_too_many_jobs_decides_for_the_whole_environment(store: Store) -> None:
     tracker = tracker_on(store)
     named = [{"name": f"other {number:03}", "environment": "production"} for number in range(REVIEWS_MOST)]
     named += [{"name": sample("workflow_job")["workflow_job"]["name"], "environment": "production"}]
@@ -377,7 +328,7 @@ def test_a_run_that_never_started_ends_its_jobs(store: Store, order: str) -> Non
     assert "open" not in item(store, RUNS, RUN.item)
 
 
-def test_what_github_says_of_a_job_counts_for_more_than_what_its_run_implies(store: Store) -> None:
+def test_a_jobs_own_webhook_outranks_what_its_run_implies(store: Store) -> None:
     tracker = tracker_on(store)
     tracker.receive(job("queued", 0.4))
     tracker.receive(run("completed", 4, "startup_failure"))
@@ -389,24 +340,26 @@ def test_what_github_says_of_a_job_counts_for_more_than_what_its_run_implies(sto
 @pytest.mark.parametrize(
     ("event", "payload", "result"),
     [
-        ("push", {}, Result.IGNORED),
-        ("ping", {"zen": "Keep it logically awesome."}, Result.IGNORED),
-        ("installation", {"installation": {"id": 5}, "action": "created"}, Result.STORED),
-        ("workflow_job", job_payload("queued") | {"workflow_job": None}, Result.UNUSABLE),
-        ("workflow_job", {}, Result.UNUSABLE),
-        ("workflow_job", [], Result.UNUSABLE),
-        ("workflow_run", sample("workflow_run") | {"workflow_run": None}, Result.UNUSABLE),
-        ("deployment", sample("deployment") | {"deployment": None}, Result.UNUSABLE),
-        ("deployment_review", sample("deployment_review") | {"action": "novelty"}, Result.UNUSABLE),
-        ("deployment_review", sample("deployment_review") | {"action": "requested"}, Result.IGNORED),
+        ("push", {}, ReceiptResult.IGNORED),
+        ("ping", {"zen": "Keep it logically awesome."}, ReceiptResult.IGNORED),
+        ("installation", {"installation": {"id": 5}, "action": "created"}, ReceiptResult.STORED),
+        ("workflow_job", job_payload("queued") | {"workflow_job": None}, ReceiptResult.UNUSABLE),
+        ("workflow_job", {}, ReceiptResult.UNUSABLE),
+        ("workflow_job", [], ReceiptResult.UNUSABLE),
+        ("workflow_run", sample("workflow_run") | {"workflow_run": None}, ReceiptResult.UNUSABLE),
+        ("deployment", sample("deployment") | {"deployment": None}, ReceiptResult.UNUSABLE),
+        ("deployment_review", sample("deployment_review") | {"action": "novelty"}, ReceiptResult.UNUSABLE),
+        ("deployment_review", sample("deployment_review") | {"action": "requested"}, ReceiptResult.IGNORED),
     ],
 )
-def test_what_becomes_of_other_events(store: Store, event: str, payload: Any, result: Result) -> None:
+def test_other_events_are_stored_ignored_or_unusable_and_create_no_job(
+    store: Store, event: str, payload: Any, result: ReceiptResult
+) -> None:
     assert tracker_on(store).receive(delivery(event, payload, CREATED)).result is result
     assert store.get(JOBS, JOB.item) is None
 
 
-def test_an_unusable_delivery_is_kept_to_be_looked_at(store: Store) -> None:
+def test_an_unusable_delivery_is_kept_for_inspection(store: Store) -> None:
     tracker = tracker_on(store)
     tracker.receive(delivery("workflow_job", {"workflow_job": None}, CREATED))
     [kept] = store.query(Query(LOGS, f"github#{tracker.clock.now().date()}")).items
@@ -414,39 +367,39 @@ def test_an_unusable_delivery_is_kept_to_be_looked_at(store: Store) -> None:
     assert kept["reason"]
 
 
-def test_a_signed_body_that_is_no_json_is_refused_whatever_the_event(store: Store) -> None:
+def test_a_signed_body_that_is_not_json_is_refused_whatever_the_event(store: Store) -> None:
     for event in ("push", "workflow_job", "ping"):
-        with pytest.raises(Refused):
+        with pytest.raises(WebhookRefused):
             tracker_on(store).receive(replace(delivery(event, {}, CREATED), body=b"{"))
 
 
-def test_nothing_is_acknowledged_while_the_store_is_away(store: Store) -> None:
-    def away(call: PortCall, moment: Moment) -> None:
+def test_nothing_is_acknowledged_while_the_store_is_unavailable(store: Store) -> None:
+    def away(call: PortCall, moment: CallPoint) -> None:
         raise StoreUnavailable("no answer")
 
-    tracker = tracker_on(Gate(away).wrapped(store, "store"))
+    tracker = tracker_on(CallGate(away).wrapped(store, "store"))
     with pytest.raises(StoreUnavailable):
         tracker.receive(job("queued", 0.4))
     assert store.get(STATE, INSTALLATIONS) is None
 
 
-def test_what_a_crash_made_unknowable_is_marked() -> None:
-    """Where job and history are two writes. On SQLite they are one."""
+def test_a_value_lost_in_a_crash_is_marked_as_unknown() -> None:
+    """When job and history are two writes. On SQLite they are one."""
     store = memory_store(StillClock())
 
-    def die_before_history(call: PortCall, moment: Moment) -> None:
+    def die_before_history(call: PortCall, moment: CallPoint) -> None:
         if call.method == "put":
             raise Killed
 
     with pytest.raises(Killed):
-        tracker_on(Gate(die_before_history).wrapped(store, "store")).receive(job("queued", 0.4))
-    assert tracker_on(store).receive(job("queued", 0.4)).result is Result.DUPLICATE
+        tracker_on(CallGate(die_before_history).wrapped(store, "store")).receive(job("queued", 0.4))
+    assert tracker_on(store).receive(job("queued", 0.4)).result is ReceiptResult.DUPLICATE
     [entry] = store.query(Query(JOB_EVENTS, JOB.partition)).items
     assert entry["changes_lost"] is True
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_many_senders_at_once_end_as_one_after_the_other_would(open_store: Callable[[], Store], seed: int) -> None:
+def test_many_concurrent_senders_end_as_sequential_ones_would(open_store: Callable[[], Store], seed: int) -> None:
     """Two trackers, eight threads, every delivery up to three times and shuffled."""
     chance = random.Random(seed)
     said: list[Said] = []
@@ -460,7 +413,7 @@ def test_many_senders_at_once_end_as_one_after_the_other_would(open_store: Calla
         said += [one for one in life for _ in range(chance.randint(1, 3))]
     keys = [JobKey(INSTALLATION, JobId(number)) for number in range(12)]
     oracle = open_store()
-    told(oracle, said)
+    tables_after(oracle, said)
     chance.shuffle(said)
     store = open_store()
     trackers = [tracker_on(store, "a"), tracker_on(store, "b")]
@@ -471,30 +424,30 @@ def test_many_senders_at_once_end_as_one_after_the_other_would(open_store: Calla
     assert sum(event["deliveries"] for event in entries) == len(said)
 
 
-def test_a_repetition_that_overtakes_is_counted_and_loses_nothing() -> None:
-    """The first has written the job and not yet the history when the second comes. On SQLite they are one write."""
+def test_a_concurrent_duplicate_is_counted_and_loses_nothing() -> None:
+    """The first has written the job but not the history when the second arrives. On SQLite they are one write."""
     store = memory_store(StillClock())
     sent = job("queued", 0.4)
-    overtaken: list[Result] = []
+    overtaken: list[ReceiptResult] = []
 
-    def overtake(call: PortCall, moment: Moment) -> None:
-        if call.method == "put" and moment is Moment.BEFORE and not overtaken:
+    def overtake(call: PortCall, moment: CallPoint) -> None:
+        if call.method == "put" and moment is CallPoint.BEFORE and not overtaken:
             overtaken.append(tracker_on(store, "second").receive(sent).result)
 
-    tracker_on(Gate(overtake).wrapped(store, "store"), "first").receive(sent)
-    assert overtaken == [Result.DUPLICATE]
+    tracker_on(CallGate(overtake).wrapped(store, "store"), "first").receive(sent)
+    assert overtaken == [ReceiptResult.DUPLICATE]
     [entry] = store.query(Query(JOB_EVENTS, JOB.partition)).items
     assert entry["deliveries"] == 2
     assert entry["changes"]["status"] == {"from": None, "to": "queued"}
     assert "changes_lost" not in entry
 
 
-def test_what_github_would_no_longer_send_is_not_taken_in(store: Store) -> None:
+def test_a_delivery_too_old_to_be_redelivered_is_unusable(store: Store) -> None:
     clock = StillClock(CREATED.plus(9 * 86_400))
     tracker = Tracker(store, clock, "here", oldest_seconds=8 * 86_400)
-    assert tracker.receive(job("queued", 0.4)).result is Result.UNUSABLE
+    assert tracker.receive(job("queued", 0.4)).result is ReceiptResult.UNUSABLE
     assert store.get(JOBS, JOB.item) is None
-    assert tracker.receive(job("queued", 2 * 86_400)).result is Result.STORED
+    assert tracker.receive(job("queued", 2 * 86_400)).result is ReceiptResult.STORED
 
 
 @pytest.mark.parametrize(
@@ -508,7 +461,7 @@ def test_what_github_would_no_longer_send_is_not_taken_in(store: Store) -> None:
         (["waiting"], {"status": "rejected"}, True),
     ],
 )
-def test_no_machine_is_launched_for_a_job_that_waits(
+def test_no_machine_is_launched_for_a_waiting_job(
     store: Store, said: list[str], deployment: Item | None, expected: bool
 ) -> None:
     tracker = tracker_on(store)
@@ -517,12 +470,12 @@ def test_no_machine_is_launched_for_a_job_that_waits(
     assert is_held_back(item(store, JOBS, JOB.item), deployment) is expected
 
 
-def test_items_of_an_older_deployment_are_carried_on(store: Store) -> None:
+def test_items_of_an_older_deployment_are_continued(store: Store) -> None:
     """The seed's own layout: a list of jobs, counters that are numbers, no marks, no rank."""
     store.put(JOBS, {"PK": JOB.partition, "SK": "v", "status": "queued", "labels": frozenset({"b", "a"})})
     store.put(DEPLOYMENTS, {"PK": DEPLOYMENT.item.partition, "SK": "v", "status": "pending", "job_ids": [7]})
     store.put(RUNS, {"PK": RUN.partition, "SK": "v", "status": "queued", "total_jobs": 3, "completed_jobs": 1})
-    told(store, gated())
+    tables_after(store, gated())
     assert item(store, JOBS, JOB.item)["status"] == "completed"
     assert item(store, DEPLOYMENTS, DEPLOYMENT.item)["job_ids"] == {7, JOB_ID}
     assert item(store, DEPLOYMENTS, DEPLOYMENT.item)["status"] == "approved"
@@ -535,8 +488,8 @@ def test_hostile_text_is_stored_as_text(store: Store) -> None:
     assert item(store, JOBS, JOB.item)["job_name"] == name
 
 
-def test_every_index_names_a_job_that_a_webhook_named(store: Store) -> None:
-    told(store, plain())
+def test_a_job_with_a_webhook_is_in_every_index(store: Store) -> None:
+    tables_after(store, plain())
     found = item(store, JOBS, JOB.item)
     for index in JOBS.indexes:
         [entry] = store.query(Query(JOBS, found[index.partition], index=index.name)).items
@@ -547,10 +500,10 @@ def test_a_body_may_be_any_json(store: Store) -> None:
     for body in (b"null", b"1", b'""', b"[]", b"{}", b'{"workflow_job":[]}', b'{"repository":1}'):
         for event in ("workflow_job", "workflow_run", "deployment", "deployment_review", "installation"):
             sent = replace(delivery(event, {}, CREATED), body=body)
-            assert tracker_on(store).receive(sent).result is Result.UNUSABLE, (event, json.loads(body))
+            assert tracker_on(store).receive(sent).result is ReceiptResult.UNUSABLE, (event, json.loads(body))
 
 
-def test_times_of_the_sender_key_the_history(store: Store) -> None:
+def test_the_senders_times_are_the_keys_of_the_history(store: Store) -> None:
     tracker_on(store).receive(job("queued", 0.4))
     [entry] = store.query(Query(JOB_EVENTS, JOB.partition)).items
     at, kind, _mark = entry["SK"].split("#")

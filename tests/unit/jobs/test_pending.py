@@ -1,4 +1,4 @@
-"""What a run waits for: from the store, and from GitHub where nobody named the deployment."""
+"""The approvals that a run waits for: from the store, and from GitHub if no event named the deployment."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,21 +7,23 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.memory import memory_store
-from holdfast.entrypoints.github_loops import FreshRuns, GitHubSweeps
-from holdfast.entrypoints.tracking import Tracking
-from holdfast.jobs.budget import Budget
-from holdfast.jobs.cost import shipped_prices
-from holdfast.jobs.ingest import Tracker
-from holdfast.jobs.keys import RunKey
-from holdfast.jobs.pending import GATES_MOST, pending_gates
-from holdfast.jobs.retry import RetryPolicy
-from holdfast.jobs.stuck import Patience
-from holdfast.jobs.views import Viewing
+from holdfast.entrypoints.github_loops import RunRefresher
+from holdfast.jobs.cost.prices import shipped_prices
+from holdfast.jobs.intake.tracker import Tracker
+from holdfast.jobs.model.keys import RunKey
+from holdfast.jobs.read.item_views import Viewing
+from holdfast.jobs.read.stuck import StuckLimits
+from holdfast.jobs.sweep.github_sweeps import GitHubSweeps
+from holdfast.jobs.sweep.live_run import GATES_MOST, pending_gates
+from holdfast.jobs.sweep.polling import CallBudget
+from holdfast.jobs.sweep.retry import RetryPolicy
 from holdfast.kernel.errors import StoreRefused
 from holdfast.kernel.ids import InstallationId, RunId
 from holdfast.ports.github import GitHubRefused, GitHubUnavailable, RunSeen
 from holdfast.ports.store import Item, Store
 from holdfast.ports.store.tables import RUNS
+from holdfast.views.job_views import JobViews
+from holdfast.views.plain_json import json_object
 from tests.clocks import StillClock
 from tests.payloads import CREATED, INSTALLATION_ID, REPOSITORY, RUN_ID, delivery, job_payload
 
@@ -38,10 +40,10 @@ class Pending:
 
 
 @dataclass
-class AskedGitHub:
-    """Answers about one run, and counts how often it is asked what that waits for."""
+class CountingGitHub:
+    """Knows one run, and counts the requests for its pending deployments."""
 
-    told: Sequence[Pending] = ()
+    pending: Sequence[Pending] = ()
     asked: int = 0
     trouble: Exception | None = None
     clock: StillClock = field(default_factory=StillClock)
@@ -51,7 +53,7 @@ class AskedGitHub:
         self.asked += 1
         if self.trouble is not None:
             raise self.trouble
-        return self.told
+        return self.pending
 
     def run(self, _installation: InstallationId, _repository: str, run_id: RunId) -> RunSeen | None:
         return RunSeen(run_id, 1, "in_progress", None, CREATED)
@@ -61,31 +63,29 @@ class AskedGitHub:
 
 
 class Stage:
-    def __init__(self, *told: Pending) -> None:
-        self.github = AskedGitHub(told)
+    def __init__(self, *pending: Pending) -> None:
+        self.github = CountingGitHub(pending)
         self.clock = self.github.clock
         self.store = memory_store(self.clock)
         self.tracker = Tracker(self.store, self.clock, "here")
         sweeps = GitHubSweeps(self.store, self.github, self.clock, RetryPolicy(), None, "here")
-        self.fresh = FreshRuns(sweeps)
-        self.tracking = Tracking(self.store, self.clock, Viewing(shipped_prices()), Patience(), self.fresh)
+        self.fresh = RunRefresher(sweeps)
+        self.tracking = JobViews(self.store, self.clock, Viewing(shipped_prices()), StuckLimits(), self.fresh)
 
-    def tell(self, action: str, **fields: Any) -> None:
+    def send(self, action: str, **fields: Any) -> None:
         self.tracker.receive(delivery("workflow_job", job_payload(action, **fields), CREATED))
 
     def waits(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.tracking.run(str(INSTALLATION_ID), str(RUN_ID), "1", {})[
-            "pending_deployments"
-        ]
-        return found
+        found = self.tracking.run(str(INSTALLATION_ID), str(RUN_ID), "1", {}).pending_deployments
+        return [json_object(each) for each in found]
 
     def run(self) -> Item:
         return self.store.get(RUNS, RUN.item) or {}
 
 
-def test_a_job_that_waits_for_nobody_knows_what_is_asked_about_once_in_a_while() -> None:
+def test_github_is_queried_at_intervals_for_a_job_with_an_unknown_reason_to_wait() -> None:
     stage = Stage(Pending("production", 30, "2026-01-15T10:00:00Z", ["octocat"]))
-    stage.tell("waiting")
+    stage.send("waiting")
     expected = {
         "environment": "production",
         "wait_minutes": 30,
@@ -101,57 +101,57 @@ def test_a_job_that_waits_for_nobody_knows_what_is_asked_about_once_in_a_while()
     assert stage.github.asked == 2
 
 
-def test_what_the_store_knows_is_not_asked_for() -> None:
+def test_known_approvals_are_not_requested() -> None:
     stage = Stage(Pending("another"))
-    stage.tell("waiting", deployment=GATED)
+    stage.send("waiting", deployment=GATED)
     [gate] = stage.waits()
     assert (gate["source"], stage.github.asked) == ("store", 0)
-    stage.tell("completed", started=CREATED, deployment=GATED)
+    stage.send("completed", started=CREATED, deployment=GATED)
     assert stage.waits() == []
 
 
-def test_a_run_of_which_nothing_waits_is_not_asked_about() -> None:
+def test_approvals_of_a_run_without_waiting_jobs_are_not_requested() -> None:
     stage = Stage(Pending("production"))
-    stage.tell("queued")
+    stage.send("queued")
     assert (stage.waits(), stage.github.asked) == ([], 0)
 
 
 @pytest.mark.parametrize("trouble", [GitHubUnavailable("away"), GitHubRefused("no", 403)])
-def test_without_an_answer_the_rest_is_told(trouble: Exception) -> None:
+def test_without_a_response_the_rest_is_shown(trouble: Exception) -> None:
     stage = Stage()
     stage.github.trouble = trouble
-    stage.tell("waiting")
+    stage.send("waiting")
     assert (stage.waits(), stage.github.asked) == ([], 1)
 
 
-def test_the_last_answer_is_better_than_none() -> None:
+def test_without_a_response_the_previous_one_is_used() -> None:
     stage = Stage(Pending("production"))
-    stage.tell("waiting")
+    stage.send("waiting")
     assert len(stage.waits()) == 1
     stage.clock.sleep(60)
     stage.github.trouble = GitHubUnavailable("away")
     assert len(stage.waits()) == 1
 
 
-def test_without_budget_nobody_is_asked() -> None:
+def test_without_budget_github_is_not_called() -> None:
     stage = Stage(Pending("production"))
-    stage.tell("waiting")
-    assert pending_gates(stage.store, stage.github, RUN, stage.run(), stage.clock.now(), Budget(0)) is None
+    stage.send("waiting")
+    assert pending_gates(stage.store, stage.github, RUN, stage.run(), stage.clock.now(), CallBudget(0)) is None
     assert stage.github.asked == 0
 
 
-def test_what_github_says_is_cut_before_it_is_stored() -> None:
+def test_long_text_from_github_is_cut_before_it_is_stored() -> None:
     stage = Stage(*(Pending("e" * 5000, reviewers=["r" * 500] * 50) for _ in range(500)))
-    stage.tell("waiting")
+    stage.send("waiting")
     stage.waits()
     kept = stage.run()["gates"]
     assert len(kept) == GATES_MOST
     assert all(len(gate["environment"].encode()) <= 200 and len(gate["reviewers"]) == 6 for gate in kept)
 
 
-def test_who_may_only_read_the_store_is_told_all_the_same() -> None:
+def test_a_process_that_may_only_read_the_store_gets_the_approvals() -> None:
     stage = Stage(Pending("production"))
-    stage.tell("waiting")
+    stage.send("waiting")
     run = stage.run()
 
     class ReadOnly:
@@ -159,26 +159,26 @@ def test_who_may_only_read_the_store_is_told_all_the_same() -> None:
             raise StoreRefused("opened for reading only")
 
     store: Store = ReadOnly()  # type: ignore[assignment]
-    found = pending_gates(store, stage.github, RUN, run, stage.clock.now(), Budget(1))
+    found = pending_gates(store, stage.github, RUN, run, stage.clock.now(), CallBudget(1))
     assert found is not None
     assert [gate["environment"] for gate in found] == ["production"]
 
 
-def test_a_deployment_that_waits_tells_whether_github_still_does() -> None:
+def test_a_pending_deployment_shows_whether_it_is_still_pending_on_github() -> None:
     stage = Stage(Pending("production"))
-    stage.tell("waiting", deployment=GATED)
+    stage.send("waiting", deployment=GATED)
 
     def is_pending() -> object:
-        return stage.tracking.deployment(str(INSTALLATION_ID), str(GATED), {})["is_pending_at_github"]
+        return stage.tracking.deployment(str(INSTALLATION_ID), str(GATED), {}).is_pending_at_github
 
-    environment = stage.tracking.deployment(str(INSTALLATION_ID), str(GATED), {})["environment"]
-    stage.github.told = [Pending(environment)]
+    environment = stage.tracking.deployment(str(INSTALLATION_ID), str(GATED), {}).environment or ""
+    stage.github.pending = [Pending(environment)]
     stage.clock.sleep(60)
     assert is_pending() is True
-    stage.github.told = []
+    stage.github.pending = []
     stage.clock.sleep(60)
     assert is_pending() is False
-    stage.tell("completed", started=CREATED, deployment=GATED)
+    stage.send("completed", started=CREATED, deployment=GATED)
     stage.clock.sleep(60)
     asked = stage.github.asked
     assert is_pending() is None

@@ -1,31 +1,33 @@
-"""Questions about jobs: by index, page by page, and never more looked at than said."""
+"""Queries about jobs: by index, page by page, within the limit of examined items."""
 
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
-from holdfast.entrypoints.tracking import Tracking
-from holdfast.jobs import queries, statistics
-from holdfast.jobs.cost import shipped_prices
-from holdfast.jobs.facts import Status
-from holdfast.jobs.ingest import Tracker
-from holdfast.jobs.internal import InternalEvent, InternalType
-from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
-from holdfast.jobs.queries import EXAMINED_MOST, Filter, Found, Paging, Span
-from holdfast.jobs.stuck import Patience, stuck_jobs
-from holdfast.jobs.views import Viewing, deployment_view, event_view, job_view, run_view
+from holdfast.jobs.cost.prices import shipped_prices
+from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
+from holdfast.jobs.intake.tracker import Tracker
+from holdfast.jobs.model.facts import Status
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
+from holdfast.jobs.read import queries, statistics
+from holdfast.jobs.read.item_views import Viewing, event_view, job_view
+from holdfast.jobs.read.queries import EXAMINED_MOST, Filter, FoundItems, Paging, Span
+from holdfast.jobs.read.run_views import deployment_view, run_view
+from holdfast.jobs.read.stuck import StuckLimits, stuck_jobs
 from holdfast.kernel.errors import BadRequest, NotFound
 from holdfast.kernel.ids import DeploymentId, InstallationId, InstanceId, JobId, RunId
 from holdfast.ports.store import Consumed, Item, Store
 from holdfast.ports.store.tables import JOBS, TABLES
-from holdfast.simulator.gate import Gate
+from holdfast.views.job_views import JobViews
+from tests.call_gate import CallGate
 from tests.clocks import StillClock
 from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, REPOSITORY, RUN_ID, delivery, job_payload
-from tests.unit.jobs.test_ingest import DEPLOYMENT, gated, plain, say
+from tests.support.job_deliveries import DEPLOYMENT, gated, plain, say
 
 INSTALLATION = InstallationId(INSTALLATION_ID)
 NOW = CREATED.plus(7 * 3600)
@@ -57,14 +59,14 @@ def add(
         tracker.receive(delivery("workflow_job", payload, at, job_id))
     if pool:
         key = JobKey(INSTALLATION, JobId(job_id))
-        tracker.tell(
+        tracker.record_event(
             InternalEvent(
                 key, InternalType.SCHEDULED, begin.plus(1), attributes={"pool_name": pool, "instance_type": "m7i.large"}
             )
         )
 
 
-def ids(found: Found) -> list[int]:
+def ids(found: FoundItems) -> list[int]:
     return [int(item["PK"].partition("#")[2]) for item in found.items]
 
 
@@ -79,7 +81,7 @@ def test_jobs_by_status_newest_first_and_in_a_span_of_time(store: Store) -> None
     assert ids(queries.jobs_by_status(store, INSTALLATION, "in_progress")) == [9]
 
 
-def test_pages_hold_every_job_once(store: Store) -> None:
+def test_pages_contain_every_job_once(store: Store) -> None:
     for number in range(23):
         add(store, number, "queued", created=number // 3)
     seen: list[int] = []
@@ -95,7 +97,7 @@ def test_pages_hold_every_job_once(store: Store) -> None:
     assert len(seen) == 23
 
 
-def test_filters_walk_the_index_and_say_how_far(store: Store) -> None:
+def test_filtered_pages_say_how_far_they_searched(store: Store) -> None:
     for number in range(12):
         add(
             store, number, "queued", created=number, pool="small" if number % 4 == 0 else "large", labels=[f"n{number}"]
@@ -113,7 +115,7 @@ def test_filters_walk_the_index_and_say_how_far(store: Store) -> None:
     assert ids(by_label) == [7]
 
 
-def test_no_page_looks_at_more_than_a_thousand(store: Store) -> None:
+def test_no_page_examines_more_than_a_thousand_items(store: Store) -> None:
     for number in range(EXAMINED_MOST + 50):
         item = {
             "PK": f"{INSTALLATION}#{number}",
@@ -135,15 +137,15 @@ def test_no_page_looks_at_more_than_a_thousand(store: Store) -> None:
     assert (len(gathered.items), gathered.cursor) == (EXAMINED_MOST + 50, None)
 
 
-def test_no_question_scans_a_table(store: Store) -> None:
-    """All go by key or by index: no other call is made."""
+def test_no_query_scans_a_table(store: Store) -> None:
+    """All use keys or indexes: no other call is made."""
     for said in plain():
         say(tracker_on(store), said)
-    gate = Gate(lambda _call, _moment: None)
+    gate = CallGate(lambda _call, _moment: None)
     watched = gate.wrapped(store, "store")
     queries.jobs_by_run(watched, RunKey(INSTALLATION, RunId(RUN_ID), 1))
     queries.events(watched, JobKey(INSTALLATION, JobId(JOB_ID)))
-    stuck_jobs(watched, INSTALLATION, Status.QUEUED, NOW, Patience(), Paging())
+    stuck_jobs(watched, INSTALLATION, Status.QUEUED, NOW, StuckLimits(), Paging())
     assert {call.method for call in gate.calls} == {"query", "batch_get"}
 
 
@@ -178,7 +180,7 @@ def test_history_by_day_and_by_type(store: Store) -> None:
         say(tracker_on(store), said)
     key = JobKey(INSTALLATION, JobId(JOB_ID))
     queued = queries.events(store, key, event_type="webhook_queued")
-    assert [event_view(entry)["timestamp"] for entry in queued.items] == [
+    assert [event_view(entry).timestamp for entry in queued.items] == [
         "2026-01-15T10:03:00.100Z",
         "2026-01-15T10:00:00.400Z",
     ]
@@ -186,7 +188,7 @@ def test_history_by_day_and_by_type(store: Store) -> None:
     assert queries.events(store, key, day="2026-01-16").items == []
 
 
-def test_stuck_jobs_are_judged_by_how_long_they_are_where_they_are(store: Store) -> None:
+def test_stuck_jobs_are_found_by_the_time_in_their_status(store: Store) -> None:
     add(store, 1, "queued", "in_progress")
     add(store, 2, "queued", created=6 * 3600 + 3000)
     add(store, 3, "queued")
@@ -196,7 +198,7 @@ def test_stuck_jobs_are_judged_by_how_long_they_are_where_they_are(store: Store)
     )
 
     def stuck(status: Status) -> list[int]:
-        return ids(stuck_jobs(store, INSTALLATION, status, NOW, Patience(), Paging()))
+        return ids(stuck_jobs(store, INSTALLATION, status, NOW, StuckLimits(), Paging()))
 
     assert stuck(Status.IN_PROGRESS) == [1]
     assert stuck(Status.QUEUED) == [3]
@@ -228,21 +230,22 @@ def test_a_view_has_every_attribute_of_the_seed(store: Store) -> None:
         "last_updated_at": "2026-01-15T10:01:30.900Z",
         "usage_in_dollars": Decimal("0.001926"),
     }
-    assert {name: view[name] for name in expected} == expected
+    shown = structs.asdict(view)
+    assert {name: shown[name] for name in expected} == expected
     seed = """installation_id job_id run_id run_attempt org_name repo_full_name repo_is_private workflow_id
         workflow_name job_name head_sha default_branch job_html_url status conclusion created_at received_at
         scheduled_at started_at completed_at instance_id instance_type instance_lifecycle fleet_id pool_name
         was_interrupted runner_id runner_name runner_group_id labels deployment_id usage_in_seconds
         usage_in_dollars internal_queue_duration_in_ms overall_queue_duration_in_ms custom_properties
         last_updated_at ttl"""
-    assert set(seed.split()) <= set(view)
+    assert set(seed.split()) <= set(shown)
 
 
-def test_an_entry_of_an_index_can_be_shown_as_well(store: Store) -> None:
+def test_an_index_entry_can_be_shown_too(store: Store) -> None:
     add(store, 1, "queued", "in_progress")
     [entry] = queries.jobs_by_status(store, INSTALLATION, "in_progress").items
     view = job_view(entry, VIEWING)
-    assert (view["repo_full_name"], view["status"], view["run_id"]) == (REPOSITORY, "in_progress", RUN_ID)
+    assert (view.repo_full_name, view.status, view.run_id) == (REPOSITORY, "in_progress", RUN_ID)
 
 
 def test_a_runs_view_counts(store: Store) -> None:
@@ -252,19 +255,19 @@ def test_a_runs_view_counts(store: Store) -> None:
     found = queries.run(store, key)
     assert found is not None
     view = run_view(found, VIEWING)
-    assert (view["total_jobs"], view["completed_jobs"], view["failed_jobs"]) == (2, 2, 1)
-    assert (view["status"], view["conclusion"], view["is_complete"]) == ("completed", "failure", True)
+    assert (view.total_jobs, view.completed_jobs, view.failed_jobs) == (2, 2, 1)
+    assert (view.status, view.conclusion, view.is_complete) == ("completed", "failure", True)
     add(store, 3, "queued")
     view = run_view(queries.run(store, key) or {}, VIEWING)
-    assert (view["total_jobs"], view["is_complete"], view["conclusion"]) == (3, False, None)
+    assert (view.total_jobs, view.is_complete, view.conclusion) == (3, False, None)
 
 
-def test_an_approval_that_nobody_told_of_is_seen_from_the_job(store: Store) -> None:
+def test_an_unreported_approval_is_inferred_from_the_job(store: Store) -> None:
     add(store, 1, "waiting", "queued", deployment=7)
     found = queries.deployment(store, DeploymentKey(INSTALLATION, DeploymentId(7)))
     assert found is not None
     view = deployment_view(*found)
-    assert (view["status"], view["is_inferred"], view["approved_at"]) == ("approved", True, "2026-01-15T10:00:10.000Z")
+    assert (view.status, view.is_inferred, view.approved_at) == ("approved", True, "2026-01-15T10:00:10.000Z")
     assert queries.deployment(store, DEPLOYMENT) is None
 
 
@@ -281,13 +284,13 @@ def test_figures_of_a_repository(store: Store) -> None:
     assert statistics.daily_counts(jobs) == {"2026-01-15": {"failure": 2, "skipped": 1, "success": 8}}
 
 
-def test_approval_time_is_no_queue_time(store: Store) -> None:
+def test_approval_time_is_not_queue_time(store: Store) -> None:
     for said in gated():
         say(tracker_on(store), said)
     job: Item = queries.job(store, JobKey(INSTALLATION, JobId(JOB_ID))) or {}
     view = job_view(job, VIEWING)
-    assert view["approval_duration_in_ms"] == 178_200
-    assert view["overall_queue_duration_in_ms"] == 211_000 - 178_200
+    assert view.approval_duration_in_ms == 178_200
+    assert view.overall_queue_duration_in_ms == 211_000 - 178_200
     assert statistics.group_of("", [job]).approval_seconds["p50"] == 178.2
 
 
@@ -303,10 +306,10 @@ def test_pools_and_costs(store: Store) -> None:
     key = JobKey(INSTALLATION, JobId(1))
     add(store, 1, "queued", "in_progress", "completed", pool="small")
     tracker = tracker_on(store)
-    tracker.tell(
+    tracker.record_event(
         InternalEvent(key, InternalType.ATTACHED, CREATED.plus(2), instance_id=InstanceId("i-0123456789abcdef0"))
     )
-    tracker.tell(InternalEvent(key, InternalType.TERMINATED, CREATED.plus(42)))
+    tracker.record_event(InternalEvent(key, InternalType.TERMINATED, CREATED.plus(42)))
     add(store, 2, "queued", "in_progress", "completed")
     jobs = queries.jobs_by_repository(store, INSTALLATION, REPOSITORY).items
     pools = statistics.pool_utilisation(jobs, NOW)
@@ -328,12 +331,12 @@ def test_pools_and_costs(store: Store) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1001, -1])
-def test_a_page_of_an_odd_size_is_refused(limit: int) -> None:
+def test_an_invalid_page_size_is_refused(limit: int) -> None:
     with pytest.raises(BadRequest):
         Paging(limit)
 
 
-def test_questions_that_cannot_be_meant_are_refused(store: Store) -> None:
+def test_invalid_queries_are_refused(store: Store) -> None:
     with pytest.raises(BadRequest, match="planet"):
         Filter({"planet": "x"})
     with pytest.raises(BadRequest, match="after until"):
@@ -342,7 +345,7 @@ def test_questions_that_cannot_be_meant_are_refused(store: Store) -> None:
 
 def test_items_of_an_older_deployment_can_be_shown() -> None:
     job: Item = {"PK": "1#2", "SK": "v", "GSI2-PK": "1#a/b", "GSI3-PK": "1#3#1", "labels": frozenset({"b", "a"})}
-    assert job_view(job, VIEWING)["labels"] == ["a", "b"]
+    assert job_view(job, VIEWING).labels == ["a", "b"]
     run: Item = {
         "PK": "1#3#1",
         "SK": "v",
@@ -352,55 +355,55 @@ def test_items_of_an_older_deployment_can_be_shown() -> None:
         "failed_jobs": 1,
     }
     view = run_view(run, VIEWING)
-    assert (view["total_jobs"], view["completed_jobs"], view["failed_jobs"]) == (3, 3, 1)
+    assert (view.total_jobs, view.completed_jobs, view.failed_jobs) == (3, 3, 1)
 
 
-# Figures, as they are asked for
+# Statistics
 
 
-def tracking_on(store: Store) -> Tracking:
-    return Tracking(store, StillClock(NOW), VIEWING, Patience())
+def tracking_on(store: Store) -> JobViews:
+    return JobViews(store, StillClock(NOW), VIEWING, StuckLimits())
 
 
 def asked(**given: object) -> dict[str, str]:
     return {"installation_id": str(INSTALLATION)} | {name: str(value) for name, value in given.items()}
 
 
-def test_figures_go_by_index_and_say_how_far_they_looked(store: Store) -> None:
+def test_figures_use_an_index_and_say_how_far_they_searched(store: Store) -> None:
     for number in range(6):
         add(store, number, "queued", "in_progress", "completed", created=number * 86_400, pool="small")
     add(store, 10, "queued", "in_progress", pool="large")
     add(store, 11, "queued")
-    gate = Gate(lambda _call, _moment: None)
+    gate = CallGate(lambda _call, _moment: None)
     tracking = tracking_on(gate.wrapped(store, "store"))
     figures = tracking.stats(asked(repo=REPOSITORY))
-    assert (figures["total"]["jobs"], figures["examined"], figures["cursor"]) == (8, 8, None)
+    assert (figures.total.jobs, figures.examined, figures.cursor) == (8, 8, None)
     everywhere = tracking.stats(asked())
-    assert everywhere["days"]["2026-01-15"] == {"in_progress": 1, "queued": 1, "success": 1}
-    assert (len(everywhere["days"]), everywhere["jobs"], everywhere["cursor"]) == (6, 8, None)
-    pools = everywhere["pools"]
-    assert {name: pool["jobs"] for name, pool in pools.items()} == {"large": 1, "none": 1, "small": 6}
-    assert pools["large"]["running"] == 1
+    assert everywhere.days["2026-01-15"] == {"in_progress": 1, "queued": 1, "success": 1}
+    assert (len(everywhere.days), everywhere.jobs, everywhere.cursor) == (6, 8, None)
+    pools = everywhere.pools
+    assert {name: pool.jobs for name, pool in pools.items()} == {"large": 1, "none": 1, "small": 6}
+    assert pools["large"].running == 1
     costs = tracking.costs(asked(by="repo"))
-    assert [(group["name"], group["jobs"]) for group in costs["items"]] == [(REPOSITORY, 8)]
+    assert [(group.name, group.jobs) for group in costs.items] == [(REPOSITORY, 8)]
     assert {call.method for call in gate.calls} == {"query", "batch_get"}
 
 
-def test_figures_over_a_part_say_so(store: Store) -> None:
+def test_partial_figures_say_so(store: Store) -> None:
     for number in range(6):
         add(store, number, "queued", created=number)
     part = tracking_on(store).stats(asked(repo=REPOSITORY, limit=4))
-    assert (part["total"]["jobs"], part["jobs"], part["examined"]) == (4, 4, 4)
-    assert part["cursor"] is not None
+    assert (part.total.jobs, part.jobs, part.examined) == (4, 4, 4)
+    assert part.cursor is not None
     days = tracking_on(store).stats(asked(limit=3))
-    assert (days["jobs"], days["days"], days["cursor"] is None) == (3, {"2026-01-15": {"queued": 3}}, False)
-    rest = tracking_on(store).stats(asked(cursor=days["cursor"]))
-    assert (rest["jobs"], rest["cursor"]) == (3, None)
+    assert (days.jobs, days.days, days.cursor is None) == (3, {"2026-01-15": {"queued": 3}}, False)
+    rest = tracking_on(store).stats(asked(cursor=days.cursor))
+    assert (rest.jobs, rest.cursor) == (3, None)
 
 
 def test_a_job_is_explained_with_its_deployment(store: Store) -> None:
     add(store, 1, "waiting", deployment=7)
     found = tracking_on(store).explain(str(INSTALLATION), "1", {})
-    assert "production waits for an approval" in found["because"]
+    assert "production waits for approval" in found.because
     with pytest.raises(NotFound):
         tracking_on(store).explain(str(INSTALLATION), "2", {})

@@ -1,64 +1,29 @@
-"""Lost webhooks are found again: by GitHub's log of deliveries, and by asking about runs that are under way."""
+"""Lost webhooks are recovered: from GitHub's delivery log, and by polling runs in progress."""
 
-import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 
 import pytest
 
-from holdfast.adapters.memory import memory_store
-from holdfast.jobs import queries
-from holdfast.jobs.budget import Budget
-from holdfast.jobs.fresh import fresh_run
-from holdfast.jobs.ingest import Tracker
-from holdfast.jobs.keys import JobKey, RunKey
-from holdfast.jobs.polling import poll_run, poll_runs
-from holdfast.jobs.recovery import LOG_SECONDS, cursor_key, is_worth_asking, sweep_deliveries
-from holdfast.jobs.webhook import WebhookSecrets, admitted
-from holdfast.kernel.ids import InstallationId, RunId
+from holdfast.jobs.model.keys import JobKey, RunKey
+from holdfast.jobs.read import queries
+from holdfast.jobs.sweep.live_run import current_run
+from holdfast.jobs.sweep.lost_webhooks import LOG_SECONDS, cursor_key, is_worth_redelivery, sweep_deliveries
+from holdfast.jobs.sweep.polling import CallBudget, poll_run, poll_runs
+from holdfast.kernel.ids import RunId
 from holdfast.ports.github import DeliveryRecord, RateLimited
 from holdfast.ports.store import attr
 from holdfast.ports.store.tables import RUNS, STATE
-from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
-from holdfast.simulator.github import SimulatedGitHub
-from holdfast.simulator.github_objects import GitHubHabits, JobPlan, SimRun
-from holdfast.simulator.timeline import Timeline
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.github_objects import JobPlan, SimRun
+from tests.call_gate import CallGate, CallPoint, PortCall
 from tests.payloads import CREATED
-
-INSTALLATION = InstallationId(7)
-SECRETS = WebhookSecrets.from_text("secret")
-APP = 42
+from tests.support.recovery_stage import APP, INSTALLATION, Stage
+from tests.support.simulated_github import GitHubHabits
 
 
-class Stage:
-    """A tracker, and a GitHub that sends to it."""
-
-    def __init__(self, seed: int = 1, habits: GitHubHabits | None = None) -> None:
-        self.clock = Timeline(CREATED)
-        self.store = memory_store(self.clock)
-        self.tracker = Tracker(self.store, self.clock, "here")
-        self.answers: list[int] = []
-        self.is_up = True
-        self.github = SimulatedGitHub(self.clock, random.Random(seed), SECRETS.signature_of, self.deliver, habits)
-
-    def deliver(self, headers: Mapping[str, str], body: bytes) -> int:
-        if not self.is_up:
-            return 503
-        self.tracker.receive(admitted(headers, body, SECRETS))
-        return 200
-
-    def sweep(self, calls: int = 1000) -> list[int]:
-        swept = sweep_deliveries(self.store, self.github, APP, self.clock.now(), Budget(calls))
-        self.clock.sleep(60)
-        return swept.redelivered
-
-    def status(self, job: int) -> str | None:
-        found = queries.job(self.store, JobKey(INSTALLATION, job))  # type: ignore[arg-type]
-        return found.get("status") if found else None
-
-
-def test_what_was_lost_while_we_were_down_is_asked_for() -> None:
+def test_webhooks_lost_during_downtime_are_redelivered() -> None:
     stage = Stage()
     stage.is_up = False
     run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one"), JobPlan("two")])
@@ -66,15 +31,15 @@ def test_what_was_lost_while_we_were_down_is_asked_for() -> None:
     stage.is_up = True
     assert len(stage.sweep()) == 3
     assert [stage.status(job.id) for job in stage.github.jobs_of(run)] == ["queued", "queued"]
-    assert stage.sweep() == [], "what succeeded is not asked for again"
+    assert stage.sweep() == [], "successful deliveries are not requested again"
 
 
 def test_a_sweep_reads_only_what_is_new() -> None:
     stage = Stage()
     stage.github.start_run(INSTALLATION, "a/b", [JobPlan(str(number)) for number in range(250)])
     stage.clock.sleep(60)
-    first = sweep_deliveries(stage.store, stage.github, APP, stage.clock.now(), Budget(100))
-    again = sweep_deliveries(stage.store, stage.github, APP, stage.clock.now(), Budget(100))
+    first = sweep_deliveries(stage.store, stage.github, APP, stage.clock.now(), CallBudget(100))
+    again = sweep_deliveries(stage.store, stage.github, APP, stage.clock.now(), CallBudget(100))
     assert (first.examined, first.is_done) == (251, True)
     assert (again.examined, again.is_done) == (0, True)
 
@@ -89,50 +54,50 @@ def after_an_outage(deliveries: int) -> tuple[Stage, SimRun]:
 
 
 @pytest.mark.parametrize("calls", [2, 7, 25, 100, 120])
-def test_a_sweep_that_is_cut_short_goes_on_where_it_stopped(calls: int) -> None:
-    """A page has a hundred records. All of them may have failed, and there may be calls for a few of them only."""
+def test_an_interrupted_sweep_resumes_where_it_stopped(calls: int) -> None:
+    """A page has a hundred records. All of them may have failed, with calls left for only a few."""
     stage, run = after_an_outage(deliveries=250)
     asked = [number for _ in range(8 + 400 // (calls - 1)) for number in stage.sweep(calls)]
     assert {stage.status(job.id) for job in stage.github.jobs_of(run)} == {"queued"}
-    assert len(asked) < 250 + 20, "few are asked for twice"
+    assert len(asked) < 250 + 20, "few are requested twice"
     assert stage.sweep(20) == []
 
 
-def test_what_a_sweep_did_counts_although_github_had_enough_of_it() -> None:
-    """It takes ten requests, and then none until later: a page has more failures than that."""
+def test_the_progress_of_a_rate_limited_sweep_counts() -> None:
+    """GitHub accepts ten requests, and then none until later: a page has more failures than that."""
     stage, run = after_an_outage(deliveries=150)
     for _ in range(20):
         asked = count()
 
-        def tired(call: PortCall, moment: Moment, asked: Iterator[int] = asked) -> None:
-            if call.method == "redeliver" and moment is Moment.BEFORE and next(asked) >= 10:
+        def tired(call: PortCall, moment: CallPoint, asked: Iterator[int] = asked) -> None:
+            if call.method == "redeliver" and moment is CallPoint.BEFORE and next(asked) >= 10:
                 raise RateLimited("enough", stage.clock.now().plus(60))
 
         with suppress(RateLimited):
             sweep_deliveries(
-                stage.store, Gate(tired).wrapped(stage.github, "github"), APP, stage.clock.now(), Budget(100)
+                stage.store, CallGate(tired).wrapped(stage.github, "github"), APP, stage.clock.now(), CallBudget(100)
             )
         stage.clock.sleep(60)
     assert {stage.status(job.id) for job in stage.github.jobs_of(run)} == {"queued"}
 
 
-@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+@pytest.mark.parametrize("moment", [CallPoint.BEFORE, CallPoint.AFTER])
 @pytest.mark.parametrize("victim", range(12))
-def test_a_sweep_killed_at_any_call_loses_nothing(victim: int, moment: Moment) -> None:
+def test_a_sweep_killed_at_any_call_loses_nothing(victim: int, moment: CallPoint) -> None:
     stage = Stage()
     stage.is_up = False
     run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan(str(number)) for number in range(4)])
     stage.clock.sleep(60)
     stage.is_up = True
 
-    def hook(call: PortCall, here: Moment) -> None:
+    def hook(call: PortCall, here: CallPoint) -> None:
         if call.number == victim and here is moment:
             raise Killed
 
-    gate = Gate(hook)
+    gate = CallGate(hook)
     store, github = gate.wrapped(stage.store, "store"), gate.wrapped(stage.github, "github")
     with suppress(Killed):
-        sweep_deliveries(store, github, APP, stage.clock.now(), Budget(100))
+        sweep_deliveries(store, github, APP, stage.clock.now(), CallBudget(100))
     stage.sweep()
     assert {stage.status(job.id) for job in stage.github.jobs_of(run)} == {"queued"}
 
@@ -142,7 +107,10 @@ def test_a_sweep_killed_at_any_call_loses_nothing(victim: int, moment: Moment) -
     [
         (200, False, 0, False),
         (0, False, 0, True),
+        (500, False, 0, True),
+        (500, True, 0, True),
         (503, True, 0, True),
+        (499, True, 0, False),
         (401, False, 0, True),
         (401, True, 0, False),
         (408, True, 0, True),
@@ -151,12 +119,14 @@ def test_a_sweep_killed_at_any_call_loses_nothing(victim: int, moment: Moment) -
         (503, False, LOG_SECONDS + 1, False),
     ],
 )
-def test_what_is_worth_asking_for(status: int, is_redelivery: bool, age_seconds: float, expected: bool) -> None:
+def test_only_relevant_failed_deliveries_are_requested_again(
+    status: int, is_redelivery: bool, age_seconds: float, expected: bool
+) -> None:
     record = DeliveryRecord(1, "not a uuid", CREATED, is_redelivery, status, "workflow_job")
-    assert is_worth_asking(record, CREATED.plus(age_seconds)) is expected
+    assert is_worth_redelivery(record, CREATED.plus(age_seconds)) is expected
 
 
-def test_a_rate_limit_is_told_and_costs_nothing() -> None:
+def test_a_rate_limit_is_raised_and_loses_nothing() -> None:
     stage = Stage(habits=GitHubHabits(calls_per_hour=0))
     with pytest.raises(RateLimited):
         stage.sweep()
@@ -164,15 +134,17 @@ def test_a_rate_limit_is_told_and_costs_nothing() -> None:
 
 
 def polled(stage: Stage, times: int = 8) -> int:
-    """How many jobs were found to be otherwise; four statuses have their turn."""
+    """How many jobs were corrected; four statuses get their turn."""
     found = 0
     for _ in range(times):
-        found += len(poll_runs(stage.store, stage.github, INSTALLATION, stage.clock.now(), Budget(50), "here").found)
+        found += len(
+            poll_runs(stage.store, stage.github, INSTALLATION, stage.clock.now(), CallBudget(50), "here").found
+        )
     return found
 
 
-def test_runs_of_many_jobs_do_not_keep_the_others_from_being_asked_about() -> None:
-    """Each takes three calls, and there are four a sweep."""
+def test_runs_with_many_jobs_do_not_keep_others_from_being_polled() -> None:
+    """Each takes three calls, and a sweep has four."""
     stage = Stage()
     runs = [stage.github.start_run(INSTALLATION, "a/b", [JobPlan(str(n)) for n in range(201)]) for _ in range(4)]
     for run in runs:
@@ -182,11 +154,11 @@ def test_runs_of_many_jobs_do_not_keep_the_others_from_being_asked_about() -> No
     stage.is_up = False
     late = [stage.github.add_job(run, JobPlan("late")) for run in runs]
     for run in runs:
-        run.jobs.insert(0, run.jobs.pop())  # on the first page that is asked for
+        run.jobs.insert(0, run.jobs.pop())  # on the first page
     stage.clock.sleep(600)
     stage.is_up = True
     for _ in range(60):
-        poll_runs(stage.store, stage.github, INSTALLATION, stage.clock.now(), Budget(4), "here")
+        poll_runs(stage.store, stage.github, INSTALLATION, stage.clock.now(), CallBudget(4), "here")
         stage.clock.sleep(60)
     assert [stage.status(job.id) for job in late] == ["queued"] * 4
 
@@ -206,7 +178,7 @@ def test_a_job_that_was_never_announced_is_found() -> None:
     found = queries.run(stage.store, RunKey(INSTALLATION, run.id, 1))
     assert found is not None
     assert len(found["open"]) == 2
-    assert polled(stage) == 0, "what is known is not written again"
+    assert polled(stage) == 0, "a known state is not written again"
 
 
 def test_an_end_that_was_lost_is_found() -> None:
@@ -225,7 +197,7 @@ def test_an_end_that_was_lost_is_found() -> None:
     assert (found["status"], found["conclusion"], found["runner_name"]) == ("completed", "failure", "runner")
 
 
-def test_a_job_released_while_nobody_listened_is_queued_again() -> None:
+def test_a_job_released_during_downtime_is_queued_again() -> None:
     stage = Stage()
     run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("deploy", environment="production")])
     [job] = stage.github.jobs_of(run)
@@ -244,14 +216,14 @@ def test_no_more_calls_are_made_than_the_budget_allows() -> None:
     for _ in range(10):
         stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
     stage.clock.sleep(300)
-    gate = Gate(lambda _call, _moment: None)
+    gate = CallGate(lambda _call, _moment: None)
     github = gate.wrapped(stage.github, "github")
-    poll_runs(stage.store, github, INSTALLATION, stage.clock.now(), Budget(3), "here")
+    poll_runs(stage.store, github, INSTALLATION, stage.clock.now(), CallBudget(3), "here")
     assert len(gate.calls) == 3
 
 
 def test_the_log_begins_where_github_says() -> None:
-    """Deliveries that GitHub no longer has are not asked for."""
+    """Deliveries that GitHub no longer has are not redelivered."""
     stage = Stage()
     stage.is_up = False
     stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
@@ -260,47 +232,49 @@ def test_the_log_begins_where_github_says() -> None:
     assert stage.sweep() == []
 
 
-def test_a_runs_status_is_asked_for_only_where_the_store_does_not_know_it() -> None:
+def test_a_runs_status_is_requested_only_if_the_store_does_not_know_it() -> None:
     stage = Stage()
-    gate = Gate(lambda _call, _moment: None)
+    gate = CallGate(lambda _call, _moment: None)
     github = gate.wrapped(stage.github, "github")
     run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
     [job] = stage.github.jobs_of(run)
 
     def status() -> object:
-        found = fresh_run(stage.store, github, RunKey(INSTALLATION, run.id, 1), "a/b", stage.clock.now(), Budget(1))
+        found = current_run(
+            stage.store, github, RunKey(INSTALLATION, run.id, 1), "a/b", stage.clock.now(), CallBudget(1)
+        )
         return found.get("status") if found else None
 
     stage.clock.sleep(5)
-    assert (status(), len(gate.calls)) == ("queued", 0), "the webhook has just told"
+    assert (status(), len(gate.calls)) == ("queued", 0), "the webhook has just arrived"
     stage.is_up = False
     stage.github.start(job, "runner")
     stage.clock.sleep(60)
     assert (status(), len(gate.calls)) == ("in_progress", 1)
-    assert (status(), len(gate.calls)) == ("in_progress", 1), "GitHub was asked a moment ago"
+    assert (status(), len(gate.calls)) == ("in_progress", 1), "GitHub was queried a moment ago"
     stage.github.finish(job, "success")
     stage.clock.sleep(60)
     assert (status(), len(gate.calls)) == ("completed", 2)
     stage.clock.sleep(86_400)
-    assert (status(), len(gate.calls)) == ("completed", 2), "what is over stays so"
+    assert (status(), len(gate.calls)) == ("completed", 2), "a completed run stays completed"
 
 
-def test_what_the_store_knows_is_given_where_github_does_not_answer() -> None:
+def test_the_stored_status_is_used_if_github_does_not_respond() -> None:
     stage = Stage()
     run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
     stage.clock.sleep(300)
     key = RunKey(INSTALLATION, run.id, 1)
-    stage.github.habits = GitHubHabits(calls_per_hour=0)
-    for budget in (Budget(0), Budget(1)):
-        found = fresh_run(stage.store, stage.github, key, "a/b", stage.clock.now(), budget)
+    stage.github.calls_per_hour = 0
+    for budget in (CallBudget(0), CallBudget(1)):
+        found = current_run(stage.store, stage.github, key, "a/b", stage.clock.now(), budget)
         assert found is not None
         assert found["status"] == "queued"
     unknown = RunKey(INSTALLATION, RunId(1), 1)
-    assert fresh_run(stage.store, stage.github, unknown, "a/b", stage.clock.now(), Budget(0)) is None
+    assert current_run(stage.store, stage.github, unknown, "a/b", stage.clock.now(), CallBudget(0)) is None
 
 
-def test_what_failed_and_then_succeeded_is_not_asked_for() -> None:
-    """Somebody has asked for it by hand: the log has both attempts, the newer one first."""
+def test_a_delivery_that_failed_and_then_succeeded_is_not_redelivered() -> None:
+    """It was redelivered by hand: the log has both attempts, the newer one first."""
     stage = Stage()
     stage.is_up = False
     stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
@@ -313,24 +287,26 @@ def test_what_failed_and_then_succeeded_is_not_asked_for() -> None:
     assert stage.sweep() == []
 
 
-def test_what_failed_again_since_the_sweep_began_is_not_settled_by_that() -> None:
-    """A sweep was cut short before it came to the older attempt; the newer one is not its business, but the next's."""
+def test_a_failure_repeated_during_a_sweep_does_not_settle_the_first() -> None:
+    """A sweep was killed before it reached the older attempt; the newer one is left to the next sweep."""
     stage = Stage()
     stage.is_up = False
     stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
     stage.clock.sleep(60)
     older, newer = sorted(record.id for record in stage.github.log)
     assert stage.sweep(calls=2) == [newer]
-    stage.github.redeliver(older)  # by hand, and we are still down
+    stage.github.redeliver(older)  # by a person, while we are still down
     stage.clock.sleep(60)
     stage.is_up = True
     assert older in stage.sweep()
 
 
-@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+@pytest.mark.parametrize("moment", [CallPoint.BEFORE, CallPoint.AFTER])
 @pytest.mark.parametrize("victim", range(16))
-def test_a_job_found_in_a_run_that_never_started_is_counted_wherever_one_is_killed(victim: int, moment: Moment) -> None:
-    """Nobody sends again what was asked for: once the job has ended, its run must have it."""
+def test_a_job_found_in_a_run_that_never_started_is_counted_after_a_kill_at_any_call(
+    victim: int, moment: CallPoint
+) -> None:
+    """Polled events are never redelivered: once the job has ended, its run must have it."""
     stage = Stage()
     run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("known")])
     stage.clock.sleep(60)
@@ -341,26 +317,26 @@ def test_a_job_found_in_a_run_that_never_started_is_counted_wherever_one_is_kill
     stage.github.fail_to_start(run)
     stage.clock.sleep(300)
 
-    def hook(call: PortCall, here: Moment) -> None:
+    def hook(call: PortCall, here: CallPoint) -> None:
         if call.number == victim and here is moment:
             raise Killed
 
     key = RunKey(INSTALLATION, run.id, 1)
     with suppress(Killed):
-        store = Gate(hook).wrapped(stage.store, "store")
-        poll_run(store, stage.github, key, "a/b", stage.clock.now(), Budget(5), "here")
+        store = CallGate(hook).wrapped(stage.store, "store")
+        poll_run(store, stage.github, key, "a/b", stage.clock.now(), CallBudget(5), "here")
     polled(stage)
     found = queries.run(stage.store, key)
     assert found is not None
-    if stage.status(hidden.id) is not None:  # else its webhook is still to come
+    if stage.status(hidden.id) is not None:  # otherwise its webhook is yet to come
         assert stage.status(hidden.id) == "completed"
         assert hidden.id in found["done"]
         assert hidden.id in found["failed"]
         assert hidden.id not in found.get("open", ())
 
 
-def test_a_job_that_its_run_does_not_have_is_counted_when_it_is_asked_about() -> None:
-    """Its first webhook was cut short between the job and the run, and those that came after it were lost."""
+def test_a_job_missing_from_its_run_is_counted_when_polled() -> None:
+    """The handler of its first webhook was killed between the job and the run, and later webhooks were lost."""
     stage = Stage()
     run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
     [job] = stage.github.jobs_of(run)
@@ -371,7 +347,7 @@ def test_a_job_that_its_run_does_not_have_is_counted_when_it_is_asked_about() ->
     stage.github.start(job, "runner")
     stage.clock.sleep(300)
     assert stage.status(job.id) == "queued"
-    poll_run(stage.store, stage.github, key, "a/b", stage.clock.now(), Budget(5), "here")
+    poll_run(stage.store, stage.github, key, "a/b", stage.clock.now(), CallBudget(5), "here")
     found = queries.run(stage.store, key)
     assert found is not None
     assert (stage.status(job.id), found["open"]) == ("in_progress", {job.id})

@@ -1,4 +1,4 @@
-"""Failed jobs of an attempt that spot took down are run again: once, on on-demand, and not otherwise."""
+"""Failed jobs of an interrupted attempt are retried: once, on on-demand machines, and in no other case."""
 
 import random
 from collections.abc import Mapping
@@ -10,24 +10,33 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
-from holdfast.jobs import queries
-from holdfast.jobs.budget import Budget
-from holdfast.jobs.ingest import Tracker
-from holdfast.jobs.internal import InternalEvent, InternalType
-from holdfast.jobs.interrupted import RETRY_CALLS_MOST, retry_interrupted
-from holdfast.jobs.keys import JobKey, RunKey
-from holdfast.jobs.retry import RESUME_SECONDS, RetryPolicy, Verdict, consider, decided, note_key, wants_on_demand
-from holdfast.jobs.webhook import WebhookSecrets, admitted
+from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
+from holdfast.jobs.intake.tracker import Tracker
+from holdfast.jobs.intake.webhook import WebhookSecrets, verified_delivery
+from holdfast.jobs.model.keys import JobKey, RunKey
+from holdfast.jobs.read import queries
+from holdfast.jobs.sweep.interrupted_jobs import RETRY_CALLS_MOST, retry_interrupted
+from holdfast.jobs.sweep.polling import CallBudget
+from holdfast.jobs.sweep.retry import (
+    RESUME_SECONDS,
+    RetryPolicy,
+    RetryVerdict,
+    consider,
+    note_key,
+    retry_decision,
+    wants_on_demand,
+)
 from holdfast.kernel.ids import InstallationId, InstanceId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHubRefused, GitHubUnavailable
 from holdfast.ports.store import Item
 from holdfast.ports.store.tables import LOGS
-from holdfast.simulator.gate import Gate, Killed, Moment, PortCall
-from holdfast.simulator.github import SimulatedGitHub
-from holdfast.simulator.github_objects import JobPlan, SimJob, SimRun
-from holdfast.simulator.timeline import Timeline
+from holdfast.simulator.proof.processes import Killed
+from holdfast.simulator.world.github_objects import JobPlan, SimJob, SimRun
+from holdfast.simulator.world.timeline import Timeline
+from tests.call_gate import CallGate, CallPoint, PortCall
 from tests.payloads import CREATED
+from tests.support.simulated_github import UnreliableGitHub
 
 INSTALLATION = InstallationId(7)
 SECRETS = WebhookSecrets.from_text("secret")
@@ -38,30 +47,30 @@ class Stage:
         self.clock = Timeline(CREATED)
         self.store = memory_store(self.clock)
         self.tracker = Tracker(self.store, self.clock, "here")
-        self.github = SimulatedGitHub(self.clock, random.Random(1), SECRETS.signature_of, self.deliver)
+        self.github = UnreliableGitHub(self.clock, random.Random(1), SECRETS.signature_of, self.deliver)
         self.run: SimRun = self.github.start_run(INSTALLATION, "a/b", plans or [JobPlan("one"), JobPlan("two")])
         self.clock.sleep(10)
 
     def deliver(self, headers: Mapping[str, str], body: bytes) -> int:
-        self.tracker.receive(admitted(headers, body, SECRETS))
+        self.tracker.receive(verified_delivery(headers, body, SECRETS))
         return 200
 
     @property
     def key(self) -> RunKey:
         return RunKey(INSTALLATION, self.run.id, 1)
 
-    def tell(self, job: SimJob, kind: InternalType, attempt: int = 1, lifecycle: str = "spot") -> None:
+    def send(self, job: SimJob, kind: InternalType, attempt: int = 1, lifecycle: str = "spot") -> None:
         attributes = {"instance_lifecycle": lifecycle} if "scheduled" in kind else {}
         instance = InstanceId(f"i-{job.id:016x}")
         key = JobKey(INSTALLATION, job.id)
-        self.tracker.tell(InternalEvent(key, kind, self.clock.now(), attempt, instance, attributes))
+        self.tracker.record_event(InternalEvent(key, kind, self.clock.now(), attempt, instance, attributes))
 
     def life(self, job: SimJob, conclusion: str, *, interrupted: bool) -> None:
-        self.tell(job, InternalType.SCHEDULED)
+        self.send(job, InternalType.SCHEDULED)
         self.github.start(job, "runner")
         self.clock.sleep(30)
         if interrupted:
-            self.tell(job, InternalType.INTERRUPTED)
+            self.send(job, InternalType.INTERRUPTED)
         self.github.finish(job, conclusion)
         self.clock.sleep(30)
 
@@ -69,19 +78,19 @@ class Stage:
         for job, (conclusion, interrupted) in zip(self.github.jobs_of(self.run), (first, second), strict=False):
             self.life(job, conclusion, interrupted=interrupted)
 
-    def consider(self, policy: RetryPolicy | None = None, gate: Gate | None = None) -> Verdict:
-        gate = gate or Gate(lambda _call, _moment: None)
+    def consider(self, policy: RetryPolicy | None = None, gate: CallGate | None = None) -> RetryVerdict:
+        gate = gate or CallGate(lambda _call, _moment: None)
         store, github = gate.wrapped(self.store, "store"), gate.wrapped(self.github, "github")
         return consider(store, github, self.key, policy or RetryPolicy(), self.clock.now()).verdict
 
 
-def test_a_run_that_spot_took_down_is_run_again_once() -> None:
+def test_an_interrupted_run_is_retried_once() -> None:
     stage = Stage()
     stage.end()
-    assert stage.consider() is Verdict.RETRY
+    assert stage.consider() is RetryVerdict.RETRY
     assert stage.run.attempt == 2
     stage.clock.sleep(10)
-    assert stage.consider() is Verdict.NO
+    assert stage.consider() is RetryVerdict.NO
     assert stage.run.attempt == 2
     assert [job.name for job in stage.github.jobs_of(stage.run)] == ["two"]
 
@@ -98,122 +107,122 @@ def test_the_next_attempt_gets_on_demand_machines() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "verdict"),
     [
-        (("success", False), ("success", False), Verdict.NO),
-        (("success", False), ("failure", False), Verdict.NO),
-        (("failure", False), ("failure", True), Verdict.NO),
-        (("failure", True), ("timed_out", True), Verdict.RETRY),
-        (("cancelled", False), ("failure", True), Verdict.RETRY),
-        (("success", True), ("success", True), Verdict.NO),
+        (("success", False), ("success", False), RetryVerdict.NO),
+        (("success", False), ("failure", False), RetryVerdict.NO),
+        (("failure", False), ("failure", True), RetryVerdict.NO),
+        (("failure", True), ("timed_out", True), RetryVerdict.RETRY),
+        (("cancelled", False), ("failure", True), RetryVerdict.RETRY),
+        (("success", True), ("success", True), RetryVerdict.NO),
     ],
 )
-def test_only_what_an_interruption_explains_is_run_again(
-    first: tuple[str, bool], second: tuple[str, bool], verdict: Verdict
+def test_only_failures_explained_by_an_interruption_are_retried(
+    first: tuple[str, bool], second: tuple[str, bool], verdict: RetryVerdict
 ) -> None:
     stage = Stage()
     stage.end(first, second)
     assert stage.consider() is verdict
 
 
-def test_nothing_is_run_again_before_the_attempt_is_over() -> None:
+def test_nothing_is_retried_before_the_attempt_is_over() -> None:
     stage = Stage()
     stage.life(stage.github.jobs_of(stage.run)[0], "failure", interrupted=True)
-    assert stage.consider() is Verdict.NOT_YET
+    assert stage.consider() is RetryVerdict.NOT_YET
     stage.life(stage.github.jobs_of(stage.run)[1], "success", interrupted=False)
-    assert stage.consider() is Verdict.RETRY
+    assert stage.consider() is RetryVerdict.RETRY
 
 
-def test_an_interruption_before_the_machine_that_it_ran_on_explains_nothing() -> None:
+def test_an_interruption_of_an_earlier_machine_explains_nothing() -> None:
     stage = Stage(JobPlan("one"))
     [job] = stage.github.jobs_of(stage.run)
-    stage.tell(job, InternalType.SCHEDULED)
-    stage.tell(job, InternalType.INTERRUPTED)
-    stage.tell(job, InternalType.RESCHEDULED, attempt=2, lifecycle="on-demand")
+    stage.send(job, InternalType.SCHEDULED)
+    stage.send(job, InternalType.INTERRUPTED)
+    stage.send(job, InternalType.RESCHEDULED, attempt=2, lifecycle="on-demand")
     stage.github.start(job, "runner")
     stage.clock.sleep(30)
     stage.github.finish(job, "failure")
     stage.clock.sleep(30)
-    assert stage.consider() is Verdict.NO
+    assert stage.consider() is RetryVerdict.NO
 
 
-def test_deployments_are_run_again_only_by_choice() -> None:
+def test_deployments_are_retried_only_with_the_setting_for_it() -> None:
     stage = Stage(JobPlan("deploy", environment="production"))
     [job] = stage.github.jobs_of(stage.run)
     stage.github.approve(job)
     stage.clock.sleep(10)
     stage.life(job, "failure", interrupted=True)
-    assert stage.consider() is Verdict.NO
-    assert stage.consider(RetryPolicy(with_deployments=True)) is Verdict.RETRY
+    assert stage.consider() is RetryVerdict.NO
+    assert stage.consider(RetryPolicy(with_deployments=True)) is RetryVerdict.RETRY
 
 
-def test_caps_hold() -> None:
+def test_the_limits_on_retries_hold() -> None:
     stage = Stage()
     stage.end()
-    assert stage.consider(RetryPolicy(is_enabled=False)) is Verdict.NO
-    assert stage.consider(RetryPolicy(attempts_most=1)) is Verdict.NO
-    assert stage.consider(RetryPolicy(per_repository_and_day_most=0)) is Verdict.NO
+    assert stage.consider(RetryPolicy(is_enabled=False)) is RetryVerdict.NO
+    assert stage.consider(RetryPolicy(attempts_most=1)) is RetryVerdict.NO
+    assert stage.consider(RetryPolicy(per_repository_and_day_most=0)) is RetryVerdict.NO
     assert stage.run.attempt == 1
 
 
-def test_a_day_that_is_full_is_told_on_the_run_and_holds_for_its_repository_alone() -> None:
+def test_a_reached_daily_limit_is_stored_with_the_run_and_applies_to_its_repository_only() -> None:
     stage, policy = Stage(), RetryPolicy(per_repository_and_day_most=1)
     stage.end()
-    assert stage.consider(policy) is Verdict.RETRY
+    assert stage.consider(policy) is RetryVerdict.RETRY
     stage.run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one"), JobPlan("two")])
     stage.clock.sleep(10)
     stage.end()
-    assert stage.consider(policy) is Verdict.NO
+    assert stage.consider(policy) is RetryVerdict.NO
     retry = (queries.run(stage.store, stage.key) or {})["retry"]
     assert retry["state"] == "refused"
-    assert retry["because"] == "today's cap of its repository is reached: AUTO_RETRY_DAILY=1"
+    assert retry["because"] == "the repository's daily limit is reached: AUTO_RETRY_DAILY=1"
     assert not wants_on_demand(stage.store, replace(stage.key, run_attempt=2))
     stage.run = stage.github.start_run(INSTALLATION, "a/c", [JobPlan("one"), JobPlan("two")])
     stage.clock.sleep(10)
     stage.end()
-    assert stage.consider(policy) is Verdict.RETRY
+    assert stage.consider(policy) is RetryVerdict.RETRY
 
 
-def test_the_next_day_begins_anew() -> None:
+def test_the_daily_limit_is_reset_the_next_day() -> None:
     stage, policy = Stage(), RetryPolicy(per_repository_and_day_most=1)
     for _ in range(2):
         stage.run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one"), JobPlan("two")])
         stage.clock.sleep(10)
         stage.end()
-        assert stage.consider(policy) is Verdict.RETRY
+        assert stage.consider(policy) is RetryVerdict.RETRY
         stage.clock.sleep(86_400)
 
 
-def test_a_claim_that_is_taken_up_after_midnight_counts_on_its_own_day_alone() -> None:
+def test_a_claim_resumed_after_midnight_counts_for_the_day_it_was_made() -> None:
     stage, policy = Stage(), RetryPolicy(per_repository_and_day_most=1)
     stage.end()
     midnight = Instant.from_iso(f"{stage.clock.now().plus(86_400).date()}T00:00:00Z")
     stage.clock.sleep(midnight.seconds_since(stage.clock.now()) - 30)
 
-    def die(call: PortCall, _moment: Moment) -> None:
+    def die(call: PortCall, _moment: CallPoint) -> None:
         if call.method == "rerun_failed_jobs":
             raise Killed
 
     with pytest.raises(Killed):
-        stage.consider(policy, Gate(die))
+        stage.consider(policy, CallGate(die))
     stage.clock.sleep(RESUME_SECONDS + 1)
-    assert stage.consider(policy) is Verdict.RETRY
+    assert stage.consider(policy) is RetryVerdict.RETRY
     stage.run = stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one"), JobPlan("two")])
     stage.clock.sleep(10)
     stage.end()
-    assert stage.consider(policy) is Verdict.RETRY, "the new day has its own"
+    assert stage.consider(policy) is RetryVerdict.RETRY, "the new day has its own limit"
 
 
 @pytest.mark.parametrize("how", ["killed before", "killed after", "answer lost"])
 @pytest.mark.parametrize("victim", range(14))
-def test_killed_at_any_call_it_is_run_again_once_in_the_end(victim: int, how: str) -> None:
-    """Nor does it use up the day: what takes up the claim is counted once."""
+def test_a_run_is_retried_once_after_a_kill_at_any_call(victim: int, how: str) -> None:
+    """It also counts only once towards the daily limit."""
     stage = Stage()
     stage.end()
 
-    def hook(call: PortCall, moment: Moment) -> None:
-        if call.number == victim and moment is (Moment.BEFORE if how == "killed before" else Moment.AFTER):
+    def hook(call: PortCall, moment: CallPoint) -> None:
+        if call.number == victim and moment is (CallPoint.BEFORE if how == "killed before" else CallPoint.AFTER):
             raise GitHubUnavailable("no answer") if how == "answer lost" and call.port == "github" else Killed
 
-    for gate in (Gate(hook), None, None):
+    for gate in (CallGate(hook), None, None):
         with suppress(Killed, GitHubUnavailable):
             stage.consider(RetryPolicy(per_repository_and_day_most=1), gate)
         stage.clock.sleep(RESUME_SECONDS + 1)
@@ -224,8 +233,8 @@ def test_killed_at_any_call_it_is_run_again_once_in_the_end(victim: int, how: st
     assert found["retry"]["state"] == "requested"
 
 
-def test_a_failure_whose_webhook_was_lost_is_known_before_anything_is_run_again() -> None:
-    """The second job failed by itself; its webhooks never came, and the run's did."""
+def test_a_failure_whose_webhook_was_lost_is_found_before_anything_is_retried() -> None:
+    """The second job failed by itself; its webhooks never arrived, those of its run did."""
     stage = Stage()
     first, second = stage.github.jobs_of(stage.run)
     stage.life(first, "failure", interrupted=True)
@@ -237,7 +246,7 @@ def test_a_failure_whose_webhook_was_lost_is_known_before_anything_is_run_again(
     for record in stage.github.log[-1:]:
         stage.github.redeliver(record.id)  # the run's end
     stage.clock.sleep(600)
-    assert stage.consider() is not Verdict.RETRY
+    assert stage.consider() is not RetryVerdict.RETRY
     assert stage.run.attempt == 1
 
 
@@ -245,24 +254,24 @@ def test_a_refusal_is_final() -> None:
     stage = Stage()
     stage.end()
 
-    def refuse(call: PortCall, moment: Moment) -> None:
-        if call.method == "rerun_failed_jobs" and moment is Moment.BEFORE:
+    def refuse(call: PortCall, moment: CallPoint) -> None:
+        if call.method == "rerun_failed_jobs" and moment is CallPoint.BEFORE:
             raise GitHubRefused("somebody has begun another attempt by hand", 403)
 
-    assert stage.consider(gate=Gate(refuse)) is Verdict.NO
+    assert stage.consider(gate=CallGate(refuse)) is RetryVerdict.NO
     stage.clock.sleep(600)
-    assert stage.consider() is Verdict.NO
+    assert stage.consider() is RetryVerdict.NO
     assert stage.run.attempt == 1
 
 
-def test_github_is_not_asked_while_it_says_that_the_attempt_is_not_over() -> None:
-    """It would refuse, and a refusal is final. We may lack a job that it has not told us of."""
+def test_no_rerun_is_requested_while_github_reports_the_attempt_as_unfinished() -> None:
+    """It would refuse, and a refusal is final. We may lack a job whose webhook was lost."""
     stage = Stage()
     stage.end()
     stage.run.status = "in_progress"
-    assert stage.consider() is Verdict.NOT_YET
+    assert stage.consider() is RetryVerdict.NOT_YET
     stage.run.status = "completed"
-    assert stage.consider() is Verdict.RETRY
+    assert stage.consider() is RetryVerdict.RETRY
     assert stage.run.attempt == 2
 
 
@@ -270,122 +279,122 @@ def test_a_claim_of_another_process_is_left_alone_for_a_while() -> None:
     stage = Stage()
     stage.end()
 
-    def die(call: PortCall, moment: Moment) -> None:
+    def die(call: PortCall, moment: CallPoint) -> None:
         if call.method == "rerun_failed_jobs":
             raise Killed
 
     with pytest.raises(Killed):
-        stage.consider(gate=Gate(die))
-    assert stage.consider() is Verdict.NOT_YET
+        stage.consider(gate=CallGate(die))
+    assert stage.consider() is RetryVerdict.NOT_YET
     assert stage.run.attempt == 1
 
 
-def test_two_who_take_up_a_claim_at_once_do_not_settle_it_as_refused() -> None:
-    """One of them has it run again and dies; the other, refused for that, would say that it was not."""
+def test_two_processes_that_resume_a_claim_do_not_settle_it_as_refused() -> None:
+    """One of them retries the run and dies; the other, refused because of that, would store a refusal."""
     stage = Stage()
     stage.end()
 
-    def killed_at(method: str, when: Moment) -> Gate:
-        def die(call: PortCall, moment: Moment) -> None:
+    def killed_at(method: str, when: CallPoint) -> CallGate:
+        def die(call: PortCall, moment: CallPoint) -> None:
             if call.method == method and moment is when:
                 raise Killed
 
-        return Gate(die)
+        return CallGate(die)
 
     with pytest.raises(Killed):
-        stage.consider(gate=killed_at("rerun_failed_jobs", Moment.BEFORE))
+        stage.consider(gate=killed_at("rerun_failed_jobs", CallPoint.BEFORE))
     stage.clock.sleep(RESUME_SECONDS + 1)
 
-    def meanwhile(call: PortCall, moment: Moment) -> None:
-        if call.port == "github" and call.method == "run" and moment is Moment.AFTER:
+    def meanwhile(call: PortCall, moment: CallPoint) -> None:
+        if call.port == "github" and call.method == "run" and moment is CallPoint.AFTER:
             with suppress(Killed):
-                stage.consider(gate=killed_at("rerun_failed_jobs", Moment.AFTER))
+                stage.consider(gate=killed_at("rerun_failed_jobs", CallPoint.AFTER))
 
-    stage.consider(gate=Gate(meanwhile))
+    stage.consider(gate=CallGate(meanwhile))
     stage.clock.sleep(RESUME_SECONDS + 1)
     stage.consider()
     assert stage.run.attempt == 2
     assert (queries.run(stage.store, stage.key) or {})["retry"]["state"] == "requested"
 
 
-def test_a_job_that_ended_well_before_its_machine_was_gone_does_not_hide_one_that_did_not() -> None:
+def test_a_job_that_succeeded_before_its_interruption_does_not_hide_one_that_failed() -> None:
     stage = Stage()
     stage.end(("success", True), ("failure", True))
     found = retry_interrupted(
-        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), Budget(RETRY_CALLS_MOST)
+        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), CallBudget(RETRY_CALLS_MOST)
     )
     assert (found.runs, stage.run.attempt) == ([replace(stage.key, run_attempt=1)], 2)
 
 
-def test_a_claim_that_came_while_another_sweep_looked_is_taken_up_by_the_next() -> None:
-    """The slow one finds a claim on its second look. GitHub did not answer the claimant, so it is not dealt with."""
+def test_a_claim_made_during_another_sweep_is_resumed_by_the_next() -> None:
+    """The slow one finds a claim on its second read. GitHub did not respond to the claimant, so it is not settled."""
     stage = Stage()
     stage.end()
 
-    def no_answer(call: PortCall, moment: Moment) -> None:
-        if call.method == "rerun_failed_jobs" and moment is Moment.BEFORE:
+    def no_answer(call: PortCall, moment: CallPoint) -> None:
+        if call.method == "rerun_failed_jobs" and moment is CallPoint.BEFORE:
             raise GitHubUnavailable("no answer")
 
-    def slow(call: PortCall, moment: Moment) -> None:
-        if call.method == "jobs_of_run" and moment is Moment.AFTER:
-            assert stage.consider(gate=Gate(no_answer)) is Verdict.NOT_YET
+    def slow(call: PortCall, moment: CallPoint) -> None:
+        if call.method == "jobs_of_run" and moment is CallPoint.AFTER:
+            assert stage.consider(gate=CallGate(no_answer)) is RetryVerdict.NOT_YET
 
     sweep = partial(retry_interrupted, installation=INSTALLATION, policy=RetryPolicy())
-    slowed = Gate(slow)
+    slowed = CallGate(slow)
     store, github = slowed.wrapped(stage.store, "store"), slowed.wrapped(stage.github, "github")
-    assert sweep(store, github, now=stage.clock.now(), budget=Budget(99)).runs == []
+    assert sweep(store, github, now=stage.clock.now(), budget=CallBudget(99)).runs == []
     stage.clock.sleep(RESUME_SECONDS + 1)
-    assert sweep(stage.store, stage.github, now=stage.clock.now(), budget=Budget(99)).runs == [stage.key]
+    assert sweep(stage.store, stage.github, now=stage.clock.now(), budget=CallBudget(99)).runs == [stage.key]
     assert stage.run.attempt == 2
 
 
 @pytest.mark.parametrize("at", ["run", "jobs_of_run"])
-def test_who_finds_it_run_again_leaves_the_note_to_whoever_claimed_it(at: str) -> None:
-    """One claims, and GitHub's answer is lost; another one, who looked before that, sees a later attempt."""
+def test_a_sweep_that_finds_the_run_rerun_leaves_the_note_to_the_open_claim(at: str) -> None:
+    """One claims, and GitHub's response is lost; another, which had read before that, sees a later attempt."""
     stage = Stage()
     stage.end()
     sweep = partial(retry_interrupted, installation=INSTALLATION, policy=RetryPolicy())
 
-    def lose(call: PortCall, moment: Moment) -> None:
-        if call.method == "rerun_failed_jobs" and moment is Moment.AFTER:
+    def lose(call: PortCall, moment: CallPoint) -> None:
+        if call.method == "rerun_failed_jobs" and moment is CallPoint.AFTER:
             raise GitHubUnavailable("the answer was lost")
 
     meetings = iter([True])
 
-    def meet(call: PortCall, moment: Moment) -> None:
-        if call.method == at and moment is Moment.BEFORE and next(meetings, False):
-            github = Gate(lose).wrapped(stage.github, "github")
-            assert sweep(stage.store, github, now=stage.clock.now(), budget=Budget(100)).runs == []
+    def meet(call: PortCall, moment: CallPoint) -> None:
+        if call.method == at and moment is CallPoint.BEFORE and next(meetings, False):
+            github = CallGate(lose).wrapped(stage.github, "github")
+            assert sweep(stage.store, github, now=stage.clock.now(), budget=CallBudget(100)).runs == []
 
-    github = Gate(meet).wrapped(stage.github, "github")
-    assert sweep(stage.store, github, now=stage.clock.now(), budget=Budget(100)).runs == []
+    github = CallGate(meet).wrapped(stage.github, "github")
+    assert sweep(stage.store, github, now=stage.clock.now(), budget=CallBudget(100)).runs == []
     assert stage.run.attempt == 2
     run = queries.run(stage.store, stage.key)
     assert run is not None
     assert run["retry"]["state"] == "intended"
     stage.clock.sleep(RESUME_SECONDS)
-    assert sweep(stage.store, stage.github, now=stage.clock.now(), budget=Budget(100)).runs == [stage.key]
+    assert sweep(stage.store, stage.github, now=stage.clock.now(), budget=CallBudget(100)).runs == [stage.key]
     run = queries.run(stage.store, stage.key)
     assert run is not None
     assert (run["retry"]["state"], stage.run.attempt) == ("requested", 2)
 
 
-def test_a_claim_is_found_again_though_the_note_that_led_to_it_was_taken_away() -> None:
-    """By one who looked before, and found nothing to be done."""
+def test_a_claim_is_found_although_its_first_note_was_removed() -> None:
+    """By a process that had read earlier, and found nothing to do."""
     stage = Stage()
     stage.end()
     [_, failed] = stage.github.jobs_of(stage.run)
 
-    def meanwhile(call: PortCall, moment: Moment) -> None:
-        if call.method == "transact" and moment is Moment.BEFORE:
+    def meanwhile(call: PortCall, moment: CallPoint) -> None:
+        if call.method == "transact" and moment is CallPoint.BEFORE:
             stage.store.delete(LOGS, note_key(JobKey(INSTALLATION, failed.id)))
-        if call.method == "rerun_failed_jobs" and moment is Moment.AFTER:
+        if call.method == "rerun_failed_jobs" and moment is CallPoint.AFTER:
             raise GitHubUnavailable("the answer was lost")
 
-    assert stage.consider(gate=Gate(meanwhile)) is Verdict.NOT_YET
+    assert stage.consider(gate=CallGate(meanwhile)) is RetryVerdict.NOT_YET
     stage.clock.sleep(RESUME_SECONDS)
     found = retry_interrupted(
-        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), Budget(RETRY_CALLS_MOST)
+        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), CallBudget(RETRY_CALLS_MOST)
     )
     assert found.runs == [stage.key]
 
@@ -393,42 +402,40 @@ def test_a_claim_is_found_again_though_the_note_that_led_to_it_was_taken_away() 
 @pytest.mark.parametrize(
     ("method", "error"), [("rerun_failed_jobs", GitHubUnavailable("502")), ("jobs_of_run", GitHubRefused("no", 403))]
 )
-def test_a_run_of_many_interrupted_jobs_that_has_to_wait_is_looked_at_once_a_sweep(
-    method: str, error: Exception
-) -> None:
-    """What it would use up, the runs after it would lack."""
+def test_a_waiting_run_of_many_interrupted_jobs_is_checked_once_per_sweep(method: str, error: Exception) -> None:
+    """Otherwise it would use up the calls of the runs after it."""
     stage = Stage(*[JobPlan(str(number)) for number in range(10)])
     for job in stage.github.jobs_of(stage.run):
         stage.life(job, "failure", interrupted=True)
 
-    def fail(call: PortCall, moment: Moment) -> None:
-        if call.method == method and moment is Moment.BEFORE:
+    def fail(call: PortCall, moment: CallPoint) -> None:
+        if call.method == method and moment is CallPoint.BEFORE:
             raise error
 
-    budget = Budget(99)
-    github = Gate(fail).wrapped(stage.github, "github")
+    budget = CallBudget(99)
+    github = CallGate(fail).wrapped(stage.github, "github")
     assert retry_interrupted(stage.store, github, INSTALLATION, RetryPolicy(), stage.clock.now(), budget).runs == []
     assert budget.calls == 99 - RETRY_CALLS_MOST
     stage.clock.sleep(RESUME_SECONDS + 1)
     found = retry_interrupted(
-        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), Budget(RETRY_CALLS_MOST)
+        stage.store, stage.github, INSTALLATION, RetryPolicy(), stage.clock.now(), CallBudget(RETRY_CALLS_MOST)
     )
-    assert found.runs == [stage.key], "it was left to be looked at again"
+    assert found.runs == [stage.key], "it is left for the next sweep"
 
 
 @pytest.mark.parametrize(
     ("run", "verdict"),
     [
-        ({"status": "completed", "retry": {"state": "intended"}}, Verdict.NOT_YET),
-        ({"status": "completed", "retry": {"state": "refused"}}, Verdict.NO),
-        ({"status": "completed", "open": {9}}, Verdict.NOT_YET),
-        ({"status": "completed"}, Verdict.RETRY),
-        ({"status": "in_progress"}, Verdict.NOT_YET),
-        ({"status": "completed", "failed": {1, 2}}, Verdict.NO),
+        ({"status": "completed", "retry": {"state": "intended"}}, RetryVerdict.NOT_YET),
+        ({"status": "completed", "retry": {"state": "refused"}}, RetryVerdict.NO),
+        ({"status": "completed", "open": {9}}, RetryVerdict.NOT_YET),
+        ({"status": "completed"}, RetryVerdict.RETRY),
+        ({"status": "in_progress"}, RetryVerdict.NOT_YET),
+        ({"status": "completed", "failed": {1, 2}}, RetryVerdict.NO),
     ],
 )
-def test_a_run_is_over_when_github_says_so_and_no_job_is_open(run: Item, verdict: Verdict) -> None:
-    """A failed job whose item is not there explains nothing either."""
+def test_a_run_is_over_when_github_says_so_and_no_job_is_open(run: Item, verdict: RetryVerdict) -> None:
+    """A failed job whose item is missing explains nothing either."""
     failed: Item = {
         "conclusion": "failure",
         "was_interrupted": True,
@@ -438,14 +445,15 @@ def test_a_run_is_over_when_github_says_so_and_no_job_is_open(run: Item, verdict
     }
     whole = {"failed": {1}, "done": {1}} | run
     assert (
-        decided(whole, RunKey(INSTALLATION, RunId(1), 1), [failed], RetryPolicy(), CREATED.plus(5)).verdict is verdict
+        retry_decision(whole, RunKey(INSTALLATION, RunId(1), 1), [failed], RetryPolicy(), CREATED.plus(5)).verdict
+        is verdict
     )
 
 
 class Closed:
-    """GitHub, where a repository is closed to us."""
+    """A GitHub that denies us access to a repository."""
 
-    def __init__(self, github: SimulatedGitHub) -> None:
+    def __init__(self, github: UnreliableGitHub) -> None:
         self._github = github
 
     def __getattr__(self, name: str) -> Any:
@@ -459,8 +467,8 @@ class Closed:
         return asked
 
 
-def test_runs_that_github_refuses_to_tell_of_do_not_use_up_the_calls_of_all_others_for_good() -> None:
-    """A repository may be closed to us, and its jobs stay noted for days."""
+def test_runs_that_github_refuses_do_not_use_up_all_calls_forever() -> None:
+    """We may have no access to a repository, and the notes of its jobs stay for days."""
     stage = Stage()
     closed = [stage.github.start_run(INSTALLATION, "a/closed", [JobPlan("one")]) for _ in range(6)]
     open_ = [stage.github.start_run(INSTALLATION, "a/open", [JobPlan("one")]) for _ in range(2)]
@@ -470,7 +478,7 @@ def test_runs_that_github_refuses_to_tell_of_do_not_use_up_the_calls_of_all_othe
     github: Any = Closed(stage.github)
     found: list[RunKey] = []
     for _ in range(30):
-        budget = Budget(2 * RETRY_CALLS_MOST)  # for two of the eight
+        budget = CallBudget(2 * RETRY_CALLS_MOST)  # for two of the eight
         found += retry_interrupted(stage.store, github, INSTALLATION, RetryPolicy(), stage.clock.now(), budget).runs
         stage.clock.sleep(300)
     assert sorted(key.run_id for key in found) == sorted(run.id for run in open_)

@@ -1,4 +1,4 @@
-"""When GitHub sent a delivery, as far as its id tells."""
+"""When GitHub sent a delivery, read from its id."""
 
 import uuid
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.jobs.times import made_at
+from holdfast.jobs.model.times import made_at
 
 FIRST = "c232ab00-9414-11ec-b3c8-9f6bdeced846"  # of RFC 9562: 2022-02-22T19:22:22Z
 
@@ -17,7 +17,7 @@ def test_the_time_is_read_from_an_id_of_version_1() -> None:
 
 
 @given(st.integers(0, 2**128 - 1), st.sampled_from([1, 3, 4, 5]))
-def test_it_is_the_time_that_python_reads_and_no_other_version_tells_one(number: int, version: int) -> None:
+def test_a_uuid_of_version_1_has_the_time_that_python_reads_and_other_versions_none(number: int, version: int) -> None:
     found = uuid.UUID(int=number, version=version)
     made = made_at(str(found))
     expected = found.time // 10_000 - 12_219_292_800_000 if version == 1 else None
@@ -25,5 +25,5 @@ def test_it_is_the_time_that_python_reads_and_no_other_version_tells_one(number:
 
 
 @pytest.mark.parametrize("text", ["", "x", FIRST[:-1], FIRST + "0", f"{{{FIRST}}}", FIRST.replace("-", ""), "٣" * 36])
-def test_any_other_text_tells_no_time(text: str) -> None:
+def test_any_other_text_has_no_time(text: str) -> None:
     assert made_at(text) is None

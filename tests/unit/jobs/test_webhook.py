@@ -1,4 +1,4 @@
-"""A delivery at the door: what is taken in, and what is refused before anybody parses it."""
+"""The checks of a delivery: what is accepted, and what is refused before it is parsed."""
 
 import json
 import logging
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.jobs import limits
-from holdfast.jobs.limits import BODY_BYTES_MOST, DEPTH_MOST, NODES_MOST, check_json
-from holdfast.jobs.payloads import JobPayload, Unusable, decoded
-from holdfast.jobs.webhook import Refusal, Refused, WebhookSecrets, admitted
+from holdfast.jobs.intake import json_limits as limits
+from holdfast.jobs.intake.json_limits import BODY_BYTES_MOST, DEPTH_MOST, NODES_MOST, check_json
+from holdfast.jobs.intake.payloads import JobPayload, UnusablePayload, decoded
+from holdfast.jobs.intake.webhook import WebhookRefusal, WebhookRefused, WebhookSecrets, verified_delivery
 from holdfast.kernel.errors import BadRequest, BadSetting
 from tests.payloads import job_payload
 
@@ -29,50 +29,50 @@ def headers(body: bytes = BODY, /, **changed: str) -> dict[str, str]:
     return found | {name.replace("_", "-"): value for name, value in changed.items()}
 
 
-def refusal(found: dict[str, str], body: bytes = BODY, secrets: WebhookSecrets = SECRETS) -> Refusal:
-    with pytest.raises(Refused) as caught:
-        admitted(found, body, secrets)
+def refusal(found: dict[str, str], body: bytes = BODY, secrets: WebhookSecrets = SECRETS) -> WebhookRefusal:
+    with pytest.raises(WebhookRefused) as caught:
+        verified_delivery(found, body, secrets)
     return caught.value.refusal
 
 
-def test_githubs_own_example_of_a_signature_is_made() -> None:
+def test_githubs_own_example_of_a_signature_is_reproduced() -> None:
     expected = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
     assert SECRETS.signature_of(b"Hello, World!") == expected
 
 
 def test_a_signed_delivery_is_admitted() -> None:
-    delivery = admitted(headers(), BODY, SECRETS)
+    delivery = verified_delivery(headers(), BODY, SECRETS)
     assert (delivery.event, delivery.target, delivery.body) == ("workflow_job", "99", BODY)
 
 
 @pytest.mark.parametrize("order", ["old,new", "new,old"])
-def test_two_secrets_are_good_while_one_replaces_the_other(order: str) -> None:
+def test_two_secrets_are_valid_while_one_replaces_the_other(order: str) -> None:
     for secret in ("old", "new"):
         signed = headers(x_hub_signature_256=WebhookSecrets.from_text(secret).signature_of(BODY))
-        assert admitted(signed, BODY, WebhookSecrets.from_text(order)).body == BODY
+        assert verified_delivery(signed, BODY, WebhookSecrets.from_text(order)).body == BODY
 
 
 @pytest.mark.parametrize("text", ["", ",", "a,", "a,b,c"])
-def test_a_secret_that_is_none_is_refused_and_not_repeated(text: str) -> None:
+def test_an_invalid_secret_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(BadSetting, match="GITHUB_WEBHOOK_SECRET"):
         WebhookSecrets.from_text(text)
 
 
 @pytest.mark.parametrize("signature", ["", "sha256=", "sha1=abc", "sha256=ü", "sha256=" + "0" * 64, "\ud800"])
 def test_a_missing_or_wrong_signature_is_refused(signature: str) -> None:
-    assert refusal(headers(x_hub_signature_256=signature)) is Refusal.UNSIGNED
+    assert refusal(headers(x_hub_signature_256=signature)) is WebhookRefusal.UNSIGNED
 
 
 @given(st.integers(0, len(BODY) * 8 - 1))
 def test_any_flipped_bit_is_noticed(bit: int) -> None:
     flipped = bytearray(BODY)
     flipped[bit // 8] ^= 1 << bit % 8
-    assert refusal(headers(), bytes(flipped)) is Refusal.UNSIGNED
+    assert refusal(headers(), bytes(flipped)) is WebhookRefusal.UNSIGNED
 
 
-def test_nothing_is_looked_at_before_the_signature_holds() -> None:
-    """Neither the media type nor the JSON of a stranger gives another answer than that it is unsigned."""
-    assert refusal(headers(x_hub_signature_256="x", content_type="text/plain"), b"[[[[") is Refusal.UNSIGNED
+def test_nothing_is_parsed_before_the_signature_is_verified() -> None:
+    """Without a signature the response is the same, whatever the media type or the JSON."""
+    assert refusal(headers(x_hub_signature_256="x", content_type="text/plain"), b"[[[[") is WebhookRefusal.UNSIGNED
 
 
 @pytest.mark.parametrize(
@@ -80,21 +80,21 @@ def test_nothing_is_looked_at_before_the_signature_holds() -> None:
     [{"content_type": ""}, {"content_type": "application/x-www-form-urlencoded"}, {"content_encoding": "gzip"}],
 )
 def test_other_media_types_and_encoded_content_are_refused(changed: dict[str, str]) -> None:
-    assert refusal(headers(**changed)) is Refusal.NOT_JSON
+    assert refusal(headers(**changed)) is WebhookRefusal.NOT_JSON
 
 
-def test_a_media_type_may_name_its_characters() -> None:
-    assert admitted(headers(content_type="Application/JSON; charset=utf-8"), BODY, SECRETS)
+def test_a_media_type_may_have_a_charset() -> None:
+    assert verified_delivery(headers(content_type="Application/JSON; charset=utf-8"), BODY, SECRETS)
 
 
 def test_a_body_over_githubs_limit_is_refused_unread() -> None:
-    assert refusal(headers(), b" " * (BODY_BYTES_MOST + 1)) is Refusal.TOO_LARGE
+    assert refusal(headers(), b" " * (BODY_BYTES_MOST + 1)) is WebhookRefusal.TOO_LARGE
 
 
 @pytest.mark.parametrize("name", ["x_github_event", "x_github_delivery"])
 @pytest.mark.parametrize("value", ["", "a\r\nX-Evil: 1", "x" * 201, "ü", "a\x00b"])
-def test_headers_that_are_missing_or_odd_are_refused(name: str, value: str) -> None:
-    assert refusal(headers(**{name: value})) is Refusal.MALFORMED
+def test_missing_or_malformed_headers_are_refused(name: str, value: str) -> None:
+    assert refusal(headers(**{name: value})) is WebhookRefusal.MALFORMED
 
 
 HOSTILE = {
@@ -113,9 +113,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_json_past_a_limit_is_refused(name: str) -> None:
+def test_json_beyond_a_limit_is_refused(name: str) -> None:
     body = HOSTILE[name]
-    assert refusal(headers(body), body) is Refusal.MALFORMED
+    assert refusal(headers(body), body) is WebhookRefusal.MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_json_past_a_limit_is_refused(name: str) -> None:
         '{"a":"ü…"}'.encode(),
     ],
 )
-def test_what_stands_within_texts_counts_for_nothing(body: bytes) -> None:
+def test_brackets_within_strings_do_not_count(body: bytes) -> None:
     check_json(body)
 
 
@@ -140,8 +140,8 @@ def test_what_stands_within_texts_counts_for_nothing(body: bytes) -> None:
         max_leaves=60,
     )
 )
-def test_the_limits_are_counted_as_a_parser_would_count(value: object) -> None:
-    """Depth and values of any JSON, held against a plain walk over what it parses to."""
+def test_depth_and_values_are_counted_as_a_parser_would(value: object) -> None:
+    """For any JSON, compared with a plain walk over the parsed value."""
     body = json.dumps(value, ensure_ascii=False).encode()
     depth, nodes = walked(value)
     outside = limits._outside_of_texts(body)
@@ -150,7 +150,7 @@ def test_the_limits_are_counted_as_a_parser_would_count(value: object) -> None:
 
 
 @given(st.lists(st.sampled_from(("[]", "{}", '"]"', '"["', '"{}"', '"\\\\"', "[[]]", "1")), min_size=1), st.data())
-def test_a_depth_is_told_whatever_stands_beside_it(siblings: list[str], data: st.DataObject) -> None:
+def test_the_depth_is_found_whatever_its_siblings(siblings: list[str], data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.booleans(), min_size=DEPTH_MOST - 4, max_size=DEPTH_MOST + 4))
     value = "1"
     for is_list in kinds:
@@ -175,9 +175,9 @@ def walked(value: object) -> tuple[int, int]:
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_any_signed_body_is_admitted_refused_or_unusable_and_nothing_else(body: bytes) -> None:
     try:
-        delivery = admitted(headers(body), body, SECRETS)
+        delivery = verified_delivery(headers(body), body, SECRETS)
         decoded(delivery.body, JobPayload)
-    except (Refused, Unusable):
+    except (WebhookRefused, UnusablePayload):
         pass
 
 
@@ -197,7 +197,7 @@ def test_any_signed_body_is_admitted_refused_or_unusable_and_nothing_else(body: 
 def test_fields_of_a_wrong_type_make_a_payload_unusable(change: dict[str, object]) -> None:
     payload = job_payload("queued")
     payload["workflow_job"] |= change
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusablePayload):
         decoded(json.dumps(payload).encode(), JobPayload)
 
 
@@ -209,6 +209,6 @@ def test_unknown_fields_and_values_are_skipped() -> None:
 def test_a_secret_is_never_shown(caplog: pytest.LogCaptureFixture) -> None:
     secrets = WebhookSecrets.from_text("canary-secret")
     with caplog.at_level(logging.DEBUG), pytest.raises(BadRequest) as caught:
-        admitted(headers(), b"x", secrets)
+        verified_delivery(headers(), b"x", secrets)
     assert "canary" not in repr(secrets) + str(secrets) + str(caught.value) + caplog.text
     assert secrets.signature_of(b"x") not in str(caught.value)

@@ -1,4 +1,4 @@
-"""A bucket on moto's server, and settings that lead to it."""
+"""A bucket on moto's server, and settings for it."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.kernel.settings import SETTINGS
 from tests.servers.processes import RunningServer
-from tests.unit.jobs_migration.worlds import life, statuses
+from tests.support.migration_world import life, statuses
 
 
 @pytest.fixture

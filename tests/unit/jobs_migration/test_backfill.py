@@ -1,4 +1,4 @@
-"""Filling in what S3 has: killed at any call, twice, beside live webhooks."""
+"""Backfilling from S3: killed at any call, twice, and during live webhooks."""
 
 import random
 from contextlib import closing
@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.sqlite import SqliteStore, sqlite_rows
-from holdfast.jobs.ingest import installations
-from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
-from holdfast.jobs.migration.backfill import Manner
+from holdfast.jobs.intake.tracker import installations
+from holdfast.jobs.migration.backfill import BackfillOptions
+from holdfast.jobs.migration.backfill_progress import last_backfill
 from holdfast.jobs.migration.phases import SETTLED_SECONDS, Phase, move, stored_phase
-from holdfast.jobs.migration.place import last_backfill
-from holdfast.jobs.migration.readiness import wait_for_both
-from holdfast.jobs.migration.walk import BATCH, TRIES_MOST
+from holdfast.jobs.migration.scan import BATCH, TRIES_MOST
+from holdfast.jobs.migration.status import wait_for_dual_write
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
 from holdfast.kernel.errors import NeedsOperator, Retryable
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.ports.store import Item, Query, every_item
 from holdfast.ports.store.tables import JOB_EVENTS, TABLES
-from tests.unit.jobs.tables import Tables, tables
-from tests.unit.jobs_migration.worlds import Death, Killed, World, fill_older, life, statuses
+from tests.support.job_tables import Tables, tables
+from tests.support.migration_world import Death, Killed, World, fill_older, life, statuses
 
 ONE = InstallationId(1)
 
@@ -44,7 +44,7 @@ def history(world: World, jobs: range) -> list[Item]:
     return [entry for key in keys for entry in every_item(world.store, Query(JOB_EVENTS, key))]
 
 
-def test_what_the_older_system_stored_is_in_the_tables_afterwards() -> None:
+def test_after_a_backfill_the_tables_have_everything_from_s3() -> None:
     world = filled(range(1, 41))
     done = world.backfill()
     assert (done.jobs, done.objects, done.total, done.written) == (40, 128, 128, 128)
@@ -52,7 +52,7 @@ def test_what_the_older_system_stored_is_in_the_tables_afterwards() -> None:
     assert installations(world.store) == [1]
 
 
-def test_in_a_file_a_job_is_one_transaction_and_ends_the_same(tmp_path: Path) -> None:
+def test_on_sqlite_a_job_is_one_transaction_with_the_same_result(tmp_path: Path) -> None:
     jobs = range(1, 11)
     in_memory = filled(jobs)
     in_memory.backfill()
@@ -61,7 +61,7 @@ def test_in_a_file_a_job_is_one_transaction_and_ends_the_same(tmp_path: Path) ->
     with closing(SqliteStore(rows, world.clock)) as world.store:
         before = rows.commits
         world.backfill()
-        others = 4  # where it is: begun, a batch, the end; and the installation
+        others = 4  # the progress: started, a batch, finished; and the installation
         assert rows.commits - before <= len(jobs) + others
         assert everything(world, jobs) == everything(in_memory, jobs)
         assert {entry["deliveries"] for entry in history(world, jobs)} == {1}
@@ -69,7 +69,7 @@ def test_in_a_file_a_job_is_one_transaction_and_ends_the_same(tmp_path: Path) ->
 
 
 def test_a_second_run_writes_nothing() -> None:
-    """And does not count what it finds as GitHub's repetitions."""
+    """And does not count existing deliveries as repeated ones."""
     world = filled(range(1, 11))
     world.backfill()
     before = everything(world, range(1, 11))
@@ -92,7 +92,7 @@ def meetings(jobs: range) -> int:
 KILLED = range(4, 6)
 
 
-def test_killed_at_any_call_it_goes_on_and_ends_the_same() -> None:
+def test_killed_at_any_call_it_resumes_and_ends_the_same() -> None:
     """Before and after every call to S3 and to the store."""
     whole = filled(KILLED)
     whole.backfill()
@@ -111,8 +111,8 @@ def test_killed_at_any_call_it_goes_on_and_ends_the_same() -> None:
         assert world.compare()[1] == [], at
 
 
-def test_it_goes_on_from_where_it_was() -> None:
-    """What was done before is not looked at again."""
+def test_it_resumes_where_it_stopped() -> None:
+    """Earlier objects are not read again."""
     jobs = range(1, 2 * BATCH // 3 + 2)
     world = filled(jobs)
     world.mortal(Death(BATCH * 10))
@@ -137,9 +137,9 @@ def test_it_goes_on_from_where_it_was() -> None:
     assert world.compare()[1] == []
 
 
-def test_two_at_once_do_no_harm() -> None:
+def test_two_concurrent_backfills_do_no_harm() -> None:
     world = filled(range(1, 61))
-    runs = [Thread(target=world.backfill, args=(Manner(workers=3),)) for _ in range(2)]
+    runs = [Thread(target=world.backfill, args=(BackfillOptions(workers=3),)) for _ in range(2)]
     for run in runs:
         run.start()
     for run in runs:
@@ -149,8 +149,8 @@ def test_two_at_once_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_live_webhooks_may_come_at_any_call(seed: int) -> None:
-    """Of jobs that S3 knows and of new ones, behind the place and before it; and again, as GitHub may send them."""
+def test_live_webhooks_may_arrive_at_any_call(seed: int) -> None:
+    """For jobs in S3 and for new ones, behind the cursor and ahead of it; and repeated, as GitHub may send them."""
     chance = random.Random(seed)
     world = filled(range(1, 13))
     live = [sent for job in range(6, 18) for sent in life(job, failed=job % 7 == 0)]
@@ -172,7 +172,7 @@ def test_live_webhooks_may_come_at_any_call(seed: int) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_may_pass_is_tried_again(when: str) -> None:
+def test_temporary_failures_are_retried(when: str) -> None:
     world = filled(range(1, 6))
     chance = random.Random(3)
     world.objects.fault = lambda _call, at: at == when and chance.random() < 0.05
@@ -184,8 +184,8 @@ def test_what_may_pass_is_tried_again(when: str) -> None:
     assert world.compare()[1] == []
 
 
-def test_a_bucket_that_is_away_is_tried_so_often_and_no_oftener() -> None:
-    """Each page is tried again by itself; all of it again, as often, would keep a person waiting for minutes."""
+def test_an_unavailable_bucket_is_retried_a_limited_number_of_times() -> None:
+    """Each page is retried by itself; retrying the whole list too would keep an operator waiting for minutes."""
     world = filled(range(1, 3))
     calls: list[str] = []
 
@@ -199,23 +199,23 @@ def test_a_bucket_that_is_away_is_tried_so_often_and_no_oftener() -> None:
     assert calls == ["page"] * TRIES_MOST
 
 
-def test_a_dry_run_changes_nothing_and_tells_what_would_be() -> None:
+def test_a_dry_run_changes_nothing_and_reports_what_it_would_do() -> None:
     world = filled(range(1, 6))
     before = everything(world, range(1, 6))
-    done = world.backfill(Manner(workers=1, is_dry_run=True))
+    done = world.backfill(BackfillOptions(workers=1, is_dry_run=True))
     assert (done.written, done.objects) == (16, 16)
     assert everything(world, range(1, 6)) == before
     assert last_backfill(world.store) is None
 
 
-def test_no_more_than_so_many_a_second() -> None:
+def test_the_rate_limit_is_kept() -> None:
     world = filled(range(1, 31))
     started = world.clock.now()
-    done = world.backfill(Manner(workers=1, objects_per_second=10))
+    done = world.backfill(BackfillOptions(workers=1, objects_per_second=10))
     assert world.clock.now().seconds_since(started) >= done.objects / 10 - 1
 
 
-def test_what_the_tables_would_not_show_is_left_in_s3() -> None:
+def test_expired_jobs_are_left_in_s3() -> None:
     world = filled(range(1, 6))
     world.clock.advance(91 * 86_400)
     fill_older(world, range(6, 8))
@@ -224,7 +224,7 @@ def test_what_the_tables_would_not_show_is_left_in_s3() -> None:
     assert world.compare()[0].expired == 5
 
 
-def test_what_is_no_webhook_is_counted_and_named() -> None:
+def test_an_object_that_is_not_a_webhook_is_counted_and_reported() -> None:
     world = filled(range(1, 3))
     world.objects.put("webhooks/1/1/index.html", b"hello")
     world.objects.put("webhooks/1/3/queued.json", b"{")
@@ -235,20 +235,20 @@ def test_what_is_no_webhook_is_counted_and_named() -> None:
 
 def test_it_waits_until_every_instance_writes_to_both_and_says_so() -> None:
     world = World()
-    told: list[str] = []
-    with pytest.raises(NeedsOperator, match="the phase is off: webhooks that come while the backfill runs"):
-        wait_for_both(world.store, world.clock, told.append, is_dry_run=False)
+    printed: list[str] = []
+    with pytest.raises(NeedsOperator, match="the phase is off: webhooks that arrive during the backfill"):
+        wait_for_dual_write(world.store, world.clock, printed.append, is_dry_run=False)
     move(world.store, stored_phase(world.store), Phase.DUAL_WRITE, world.clock.now(), "test")
     world.clock.advance(5)
-    wait_for_both(world.store, world.clock, told.append, is_dry_run=False)
+    wait_for_dual_write(world.store, world.clock, printed.append, is_dry_run=False)
     assert world.clock.slept_seconds == [SETTLED_SECONDS - 5]
-    wait_for_both(world.store, world.clock, told.append, is_dry_run=False)
+    wait_for_dual_write(world.store, world.clock, printed.append, is_dry_run=False)
     assert len(world.clock.slept_seconds) == 1
-    assert told == ["waiting 15 s: until then, an instance may not write to both yet"]
+    assert printed == ["waiting 15 s until every instance writes to both sides"]
 
 
-def test_a_webhook_that_comes_again_is_still_counted_as_such() -> None:
-    """Only the backfill's own looks are not."""
+def test_a_repeated_webhook_is_still_counted_as_repeated() -> None:
+    """Only the backfill's own reads are not."""
     world = filled(range(1, 2))
     world.backfill()
     (status, sent), *_ = statuses(life(1))

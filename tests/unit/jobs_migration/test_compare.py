@@ -1,20 +1,22 @@
-"""S3 held against the tables: nothing is found where nothing differs, and everything that does is found."""
+"""S3 compared with the tables: every difference is found, and nothing else."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from holdfast.jobs.internal import InternalEvent, InternalType
-from holdfast.jobs.keys import DeploymentKey, JobKey, RunKey
+from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
 from holdfast.jobs.migration.compare import last_compare
-from holdfast.jobs.migration.differences import Kind
+from holdfast.jobs.migration.differences import DifferenceKind
 from holdfast.jobs.migration.phases import Phase
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.ports.store import Query, Table, attr, every_item, remove_all, set_all
 from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
+from holdfast.views.migration_answers import comparison_answer
 from tests.payloads import CREATED
-from tests.unit.jobs_migration.worlds import World, fill_older, life
+from tests.support import answer_schemas
+from tests.support.migration_world import World, fill_older, life
 
 ONE = InstallationId(1)
 # One with a deployment, that failed.
@@ -89,50 +91,53 @@ FIELDS = {
     "queued_ms": 1,
     "waiting_ms": 1,
 }
-PLANTED: dict[str, tuple[Kind, str, Callable[[World], Any]]] = {
-    "job": (Kind.MISSING, "job 1#35", lambda world: world.store.delete(JOBS, JOB.item)),
-    "mark": (Kind.WEBHOOK, "webhooks/1/35/", without_mark),
-    "history": (Kind.HISTORY, "webhooks/1/35/", without_history),
-    "run": (Kind.RUN, "run 1#12#1", lambda world: world.store.delete(RUNS, RUN.item)),
-    "run still open": (Kind.RUN, "run 1#12#1", moved_among_jobs("done", "open")),
+PLANTED: dict[str, tuple[DifferenceKind, str, Callable[[World], Any]]] = {
+    "job": (DifferenceKind.MISSING, "job 1#35", lambda world: world.store.delete(JOBS, JOB.item)),
+    "mark": (DifferenceKind.WEBHOOK, "webhooks/1/35/", without_mark),
+    "history": (DifferenceKind.HISTORY, "webhooks/1/35/", without_history),
+    "run": (DifferenceKind.RUN, "run 1#12#1", lambda world: world.store.delete(RUNS, RUN.item)),
+    "run still open": (DifferenceKind.RUN, "run 1#12#1", moved_among_jobs("done", "open")),
     "run not failed": (
-        Kind.RUN,
+        DifferenceKind.RUN,
         "run 1#12#1",
         lambda world: world.store.update(RUNS, RUN.item, attr("failed").drop_elements({35})),
     ),
     "deployment": (
-        Kind.DEPLOYMENT,
+        DifferenceKind.DEPLOYMENT,
         "deployment 1#900035",
         lambda world: world.store.delete(DEPLOYMENTS, DEPLOYMENT.item),
     ),
     "deployment without the job": (
-        Kind.DEPLOYMENT,
+        DifferenceKind.DEPLOYMENT,
         "deployment 1#900035",
         removed(DEPLOYMENTS, DEPLOYMENT.item, "job_ids"),
     ),
     "no webhook": (
-        Kind.UNUSABLE,
+        DifferenceKind.UNUSABLE,
         "webhooks/1/35/queued.json",
         lambda world: world.objects.put("webhooks/1/35/queued.json", b"{"),
     ),
-    "another's key": (Kind.UNUSABLE, "webhooks/1/x", lambda world: world.objects.put("webhooks/1/x", b"{}")),
+    "another's key": (DifferenceKind.UNUSABLE, "webhooks/1/x", lambda world: world.objects.put("webhooks/1/x", b"{}")),
     "object gone": (
-        Kind.ONLY_IN_TABLE,
+        DifferenceKind.ONLY_IN_TABLE,
         "job 1#32",
         lambda world: without_objects(world),
     ),
-    **{f"field {name}": (Kind.FIELD, name, changed(JOBS, JOB.item, **{name: value})) for name, value in FIELDS.items()},
     **{
-        f"no {name}": (Kind.FIELD, name, removed(JOBS, JOB.item, name))
+        f"field {name}": (DifferenceKind.FIELD, name, changed(JOBS, JOB.item, **{name: value}))
+        for name, value in FIELDS.items()
+    },
+    **{
+        f"no {name}": (DifferenceKind.FIELD, name, removed(JOBS, JOB.item, name))
         for name in FIELDS
         if not name.startswith("GSI1")
     },
-    "too far": (Kind.FIELD, "status", lambda world: too_far(world)),
+    "too far": (DifferenceKind.FIELD, "status", lambda world: too_far(world)),
 }
 
 
 def too_far(world: World) -> None:
-    """The tables say that the job has ended, and S3 has only that it began."""
+    """In the tables the job is completed, in S3 it has only started."""
     world.objects.delete("webhooks/1/35/completed.json")
     webhooks = sorted(world.store.get(JOBS, JOB.item)["dl"])
     assert len(webhooks) == 4
@@ -141,7 +146,7 @@ def too_far(world: World) -> None:
     world.store.update(JOBS, JOB.item, attr("dl").drop_elements({end["SK"].rpartition("#")[2]}))
 
 
-def test_where_nothing_differs_nothing_is_found(world: World) -> None:
+def test_without_differences_nothing_is_found(world: World) -> None:
     done, found = world.compare()
     assert found == []
     assert (done.jobs, done.differences) == (12, 0)
@@ -155,22 +160,22 @@ def test_a_planted_difference_of_every_kind_is_found(world: World, name: str) ->
     done, found = world.compare()
     assert [one for one in found if one.kind is kind and one.what.startswith(what)], found
     assert done.differences == len(found)
-    assert all(isinstance(one.shown()["what"], str) for one in found)
+    answer_schemas.check("migrate-compare", comparison_answer(done, found))
     others = {one.job.job_id for one in found if one.job is not None} - {32, 33, 34, 35}  # jobs of the same run
     assert others == set()
 
 
 def test_every_kind_is_planted() -> None:
-    assert {kind for kind, _, _ in PLANTED.values()} == set(Kind)
+    assert {kind for kind, _, _ in PLANTED.values()} == set(DifferenceKind)
 
 
 def test_every_attribute_that_webhooks_set_is_compared(world: World) -> None:
-    """A new one must be planted here, or be left out on purpose."""
+    """A new attribute must be planted here, or be left out on purpose."""
     item = world.store.get(JOBS, JOB.item)
     assert item.keys() - {"PK", "SK", "dl", "received_at", "ttl"} == set(FIELDS)
 
 
-def test_what_is_missing_is_mended_by_a_backfill(world: World) -> None:
+def test_a_backfill_adds_what_is_missing(world: World) -> None:
     for name in ("job", "history", "run", "deployment"):
         PLANTED[name][2](world)
         assert world.compare()[1]
@@ -178,20 +183,20 @@ def test_what_is_missing_is_mended_by_a_backfill(world: World) -> None:
         assert world.compare()[1] == [], name
 
 
-def test_what_the_runner_fleet_did_is_no_difference(world: World) -> None:
-    """S3 has no object of it, and the tables are ahead."""
+def test_events_of_the_runner_fleet_are_not_differences(world: World) -> None:
+    """S3 has no object for them, and the tables are ahead."""
     job = JobKey(ONE, JobId(70))
     queued, begun, _ = life(70)
     world.dual.receive(queued)
-    world.tracker.tell(InternalEvent(job, InternalType.SCHEDULED, CREATED.plus(100), 1, None))
+    world.tracker.record_event(InternalEvent(job, InternalType.SCHEDULED, CREATED.plus(100), 1, None))
     assert (world.store.get(JOBS, job.item))["status"] == "scheduled"
     assert world.compare()[1] == []
     world.dual.receive(begun)
     assert world.compare()[1] == []
 
 
-def test_a_webhook_that_comes_between_two_looks_is_no_difference(world: World) -> None:
-    """The bucket was read before it came, the tables after."""
+def test_a_webhook_that_arrives_between_two_checks_is_not_a_difference(world: World) -> None:
+    """The bucket was read before it arrived, the tables after."""
     live = iter(life(60))
     world.dual.receive(next(live))
 
@@ -204,7 +209,7 @@ def test_a_webhook_that_comes_between_two_looks_is_no_difference(world: World) -
     assert next(live, None) is None
 
 
-def test_a_sample_is_a_share_that_another_seed_chooses_anew(world: World) -> None:
+def test_another_seed_chooses_another_sample(world: World) -> None:
     fill_older(world, range(100, 200))
     world.backfill()
     halves = [world.compare(0.5, seed)[0].jobs for seed in (1, 2)]
@@ -215,12 +220,12 @@ def test_a_sample_is_a_share_that_another_seed_chooses_anew(world: World) -> Non
     assert set(found.values()) == {True, False}
 
 
-def test_jobs_that_came_in_the_last_phase_are_in_the_tables_alone(world: World) -> None:
-    """That is told, and does not stand in the way of going on."""
+def test_jobs_of_the_last_phase_are_only_in_the_tables(world: World) -> None:
+    """It is reported, but does not block the next step."""
     world.go_to(Phase.DYNAMODB_ONLY)
     for sent in life(80):
         world.dual.receive(sent)
     world.clock.advance(1)
     done, found = world.compare()
-    assert [(one.kind, one.what) for one in found] == [(Kind.ONLY_IN_TABLE, "job 1#80")]
+    assert [(one.kind, one.what) for one in found] == [(DifferenceKind.ONLY_IN_TABLE, "job 1#80")]
     assert (done.differences, done.lacking) == (1, 0)

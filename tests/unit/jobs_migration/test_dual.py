@@ -1,4 +1,4 @@
-"""What each phase means for a webhook and for a question."""
+"""What each phase means for webhooks and for reads."""
 
 import json
 import logging
@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from holdfast.jobs.internal import InternalEvent, InternalType
-from holdfast.jobs.keys import JobKey
-from holdfast.jobs.migration.counts import EVERY_SECONDS, Ledger, Told, counted
+from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
+from holdfast.jobs.intake.webhook import ReceiptResult
+from holdfast.jobs.migration.counts import EVERY_SECONDS, DailyCounts, StorageCall, call_totals
 from holdfast.jobs.migration.layout import STATUSES, UNSTORED
 from holdfast.jobs.migration.phases import Phase
-from holdfast.jobs.receipts import Result
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.errors import Retryable, StoreUnavailable
 from holdfast.kernel.ids import InstallationId, InstanceId, JobId
 from holdfast.ports.objects import every_entry
 from holdfast.ports.store.tables import JOBS, RUNS
 from tests.payloads import CREATED, delivery, sample
-from tests.unit.jobs_migration.worlds import LAYOUT, World, life
+from tests.support.migration_world import LAYOUT, World, life
 
 JOB = JobKey(InstallationId(1), JobId(7))
 KEYS = [f"webhooks/1/7/{status}.json" for status in ("completed", "in_progress", "queued")]
@@ -28,8 +28,8 @@ def keys(world: World) -> list[str]:
     return [entry.key for entry in every_entry(lambda after: world.objects.page("", after))]
 
 
-def told(world: World) -> Counter[str]:
-    return Counter(each.name for each in world.told)
+def calls_by_name(world: World) -> Counter[str]:
+    return Counter(each.name for each in world.calls)
 
 
 def receive_all(world: World) -> None:
@@ -38,38 +38,38 @@ def receive_all(world: World) -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.OFF, Phase.DYNAMODB_ONLY])
-def test_at_both_ends_webhooks_make_no_objects(phase: Phase) -> None:
-    """And what is there, such as an agent's configuration, is left alone."""
+def test_in_the_first_and_last_phase_webhooks_create_no_objects(phase: Phase) -> None:
+    """And existing objects, such as an agent's configuration, are left alone."""
     world = World()
     world.objects.put("runners/AROA:i-1/runner-config.json", b"{}")
     world.go_to(phase)
     receive_all(world)
     assert keys(world) == ["runners/AROA:i-1/runner-config.json"]
     assert (world.reads.get(JOBS, JOB.item) or {})["status"] == "completed"
-    assert world.told == []
+    assert world.calls == []
 
 
 @pytest.mark.parametrize("phase", [Phase.DUAL_WRITE, Phase.DUAL_READ])
-def test_in_between_both_have_every_webhook(phase: Phase) -> None:
+def test_in_between_both_sides_get_every_webhook(phase: Phase) -> None:
     world = World()
     world.go_to(phase)
     receive_all(world)
     assert keys(world) == KEYS
     assert world.compare()[1] == []
-    assert told(world) == {"s3_write_ok": 3, "store_write_ok": 3}
+    assert calls_by_name(world) == {"s3_write_ok": 3, "store_write_ok": 3}
 
 
 def test_in_dual_write_a_failed_store_write_does_not_fail_the_webhook(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, counted and noted in S3; the next backfill mends it, and takes the note away."""
+    """It is logged, counted and noted in S3; the next backfill adds it and deletes the note."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.dual.receive(life(7)[0])
     world.store.fails = lambda call: call == "update"
     with caplog.at_level(logging.ERROR):
         receipt = world.dual.receive(life(7)[1])
-    assert (receipt.result, receipt.job) == (Result.STORED, JOB)
-    assert "in S3 and not in the tables" in caplog.text
-    assert told(world)["store_write_failed"] == 1
+    assert (receipt.result, receipt.job) == (ReceiptResult.STORED, JOB)
+    assert "in S3 but not in the tables" in caplog.text
+    assert calls_by_name(world)["store_write_failed"] == 1
     assert len([key for key in keys(world) if key.startswith(UNSTORED)]) == 1
     world.store.fails = lambda _: False
     assert [difference.kind for difference in world.compare()[1]][:1] == ["webhook"]
@@ -78,7 +78,7 @@ def test_in_dual_write_a_failed_store_write_does_not_fail_the_webhook(caplog: py
     assert not [key for key in keys(world) if key.startswith(UNSTORED)]
 
 
-def test_a_mistake_of_ours_does_not_fail_it_either(
+def test_a_bug_in_the_store_write_does_not_fail_the_webhook(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World()
@@ -89,12 +89,12 @@ def test_a_mistake_of_ours_does_not_fail_it_either(
 
     monkeypatch.setattr(world.tracker, "receive", broken)
     with caplog.at_level(logging.ERROR):
-        assert world.dual.receive(life(7)[0]).result is Result.STORED
+        assert world.dual.receive(life(7)[0]).result is ReceiptResult.STORED
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_what_neither_side_can_note_is_not_acknowledged() -> None:
-    """S3 took the webhook and not the note: nobody would know that the tables lack it."""
+def test_a_webhook_that_cannot_be_noted_is_not_acknowledged() -> None:
+    """S3 has the webhook but not the note: the gap in the tables would go unnoticed."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.dual.receive(life(3)[0])
@@ -109,7 +109,7 @@ def test_what_neither_side_can_note_is_not_acknowledged() -> None:
     assert world.compare()[1] == []
 
 
-def test_while_s3_is_the_source_of_truth_its_failure_is_the_webhooks() -> None:
+def test_while_s3_is_the_source_of_truth_its_failure_fails_the_webhook() -> None:
     """Nothing is acknowledged, and nothing is in the tables that S3 lacks."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
@@ -119,17 +119,17 @@ def test_while_s3_is_the_source_of_truth_its_failure_is_the_webhooks() -> None:
     assert world.store.get(JOBS, JOB.item) is None
 
 
-def test_a_lost_answer_of_s3_is_survived() -> None:
+def test_a_lost_response_of_s3_does_no_harm() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     lost = iter([True])
     world.objects.fault = lambda call, when: (call, when) == ("put", "after") and next(lost, False)
-    assert world.dual.receive(life(7)[0]).result is Result.STORED
+    assert world.dual.receive(life(7)[0]).result is ReceiptResult.STORED
     assert world.compare()[1] == []
 
 
-def test_in_dual_read_both_must_take_it() -> None:
-    """The tables are read first: what they lack would not be seen."""
+def test_in_dual_read_both_sides_must_store_a_webhook() -> None:
+    """The tables are read first: a missing webhook would go unnoticed."""
     world = World()
     world.go_to(Phase.DUAL_READ)
     world.store.fails = lambda call: call == "update"
@@ -140,8 +140,8 @@ def test_in_dual_read_both_must_take_it() -> None:
     assert world.compare()[1] == []
 
 
-def test_an_event_that_has_no_object_is_the_tables_alone() -> None:
-    """There its failure is the webhook's: no S3 holds it."""
+def test_an_event_without_an_object_is_stored_only_in_the_tables() -> None:
+    """There a failure fails the webhook: S3 does not have it."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     run = delivery("workflow_run", sample("workflow_run"), CREATED)
@@ -152,26 +152,26 @@ def test_an_event_that_has_no_object_is_the_tables_alone() -> None:
         world.dual.receive(delivery("workflow_run", sample("workflow_run"), CREATED, 2))
 
 
-def test_an_unusable_webhook_is_recorded_as_ever() -> None:
+def test_an_unusable_webhook_is_recorded_as_usual() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     payload = json.loads(life(7)[0].body) | {"workflow_job": None}
-    assert world.dual.receive(delivery("workflow_job", payload, CREATED)).result is Result.UNUSABLE
+    assert world.dual.receive(delivery("workflow_job", payload, CREATED)).result is ReceiptResult.UNUSABLE
     assert keys(world) == []
 
 
-# Questions
+# Reads
 
 
 def test_in_dual_write_a_job_is_read_from_s3() -> None:
-    """Though the tables lack it, or lag behind; what no webhook tells comes from them."""
+    """Even if the tables lack it or lag behind; facts without a webhook come from them."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.dual.receive(life(7)[0])
     scheduled = InternalEvent(
         JOB, InternalType.SCHEDULED, CREATED.plus(9), 1, None, attributes={"instance_type": "m7i.large"}
     )
-    world.tracker.tell(scheduled)
+    world.tracker.record_event(scheduled)
     world.store.fails = lambda call: call == "update"
     for sent in life(7)[1:]:
         world.dual.receive(sent)
@@ -181,8 +181,8 @@ def test_in_dual_write_a_job_is_read_from_s3() -> None:
     assert (world.reads.get(JOBS, JOB.item) or {})["status"] == "completed"
 
 
-def test_in_dual_write_s3_is_believed_where_the_tables_say_less() -> None:
-    """Even if they say that they have seen the webhook."""
+def test_in_dual_write_s3_wins_where_the_tables_lack_something() -> None:
+    """Even if they have marked the webhook as seen."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     receive_all(world)
@@ -192,33 +192,33 @@ def test_in_dual_write_s3_is_believed_where_the_tables_say_less() -> None:
     assert (found["status"], found["conclusion"], found["dl"]) == ("completed", "success", item["dl"])
 
 
-def test_in_dual_read_s3_is_asked_only_where_the_tables_have_nothing() -> None:
+def test_in_dual_read_s3_is_read_only_if_the_tables_lack_the_job() -> None:
     world = World()
     world.go_to(Phase.DUAL_READ)
     receive_all(world)
-    world.told.clear()
+    world.calls.clear()
     assert world.reads.get(JOBS, JOB.item) is not None
-    assert told(world) == {"store_read_hit": 1}
+    assert calls_by_name(world) == {"store_read_hit": 1}
     world.store.delete(JOBS, JOB.item)
     found = world.reads.get(JOBS, JOB.item) or {}
     assert found["status"] == "completed"
     assert world.reads.get(JOBS, JobKey(JOB.installation_id, JobId(8)).item) is None
-    assert told(world) == {"store_read_hit": 1, "store_read_miss": 2, "s3_read_fallback": 1, "s3_read_miss": 1}
+    assert calls_by_name(world) == {"store_read_hit": 1, "store_read_miss": 2, "s3_read_fallback": 1, "s3_read_miss": 1}
 
 
-def test_in_dual_read_a_store_that_is_away_is_stood_in_for() -> None:
-    """For a job that S3 knows; of another one nothing can be said."""
+def test_in_dual_read_s3_stands_in_for_an_unavailable_store() -> None:
+    """For a job in S3; for any other the read fails."""
     world = World()
     world.go_to(Phase.DUAL_READ)
     receive_all(world)
-    world.reads.get(RUNS, JOB.item)  # knows the phase now
+    world.reads.get(RUNS, JOB.item)  # reads the phase
     world.store.fails = lambda call: call == "get"
     assert (world.reads.get(JOBS, JOB.item) or {})["status"] == "completed"
     with pytest.raises(StoreUnavailable):
         world.reads.get(JOBS, JobKey(JOB.installation_id, JobId(8)).item)
 
 
-def test_all_else_goes_to_the_store() -> None:
+def test_everything_else_goes_to_the_store() -> None:
     world = World()
     world.go_to(Phase.DUAL_READ)
     receive_all(world)
@@ -232,8 +232,8 @@ def test_attached_machines_are_not_lost_by_a_read_of_both() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.dual.receive(life(7)[0])
-    world.tracker.tell(InternalEvent(JOB, InternalType.SCHEDULED, CREATED.plus(9), 1, None))
-    world.tracker.tell(
+    world.tracker.record_event(InternalEvent(JOB, InternalType.SCHEDULED, CREATED.plus(9), 1, None))
+    world.tracker.record_event(
         InternalEvent(JOB, InternalType.ATTACHED, CREATED.plus(9.5), 1, InstanceId("i-0123456789abcdef0"))
     )
     assert (world.reads.get(JOBS, JOB.item) or {})["instance_id"] == "i-0123456789abcdef0"
@@ -242,48 +242,48 @@ def test_attached_machines_are_not_lost_by_a_read_of_both() -> None:
 # Figures
 
 
-def test_figures_are_summed_over_instances_and_by_stay() -> None:
+def test_figures_are_summed_over_instances_by_phase() -> None:
     world = World()
-    ledgers = [Ledger(world.store, world.clock) for _ in range(2)]
+    ledgers = [DailyCounts(world.store, world.clock) for _ in range(2)]
     for ledger in ledgers:
         for _ in range(3):
-            ledger(Told(2, "read", "store", "hit", 0.004))
-        ledger(Told(2, "read", "s3", "fallback", 0.08))
-        ledger(Told(2, "write", "store", "failed", 1.0))
-        ledger(Told(3, "read", "store", "hit", 0.002))
+            ledger(StorageCall(2, "read", "store", "hit", 0.004))
+        ledger(StorageCall(2, "read", "s3", "fallback", 0.08))
+        ledger(StorageCall(2, "write", "store", "failed", 1.0))
+        ledger(StorageCall(3, "read", "store", "hit", 0.002))
     world.clock.advance(EVERY_SECONDS)
     for ledger in ledgers:
-        ledger(Told(2, "write", "store", "ok", 0.01))
-    sums = counted(world.store, world.clock.now(), 2)
+        ledger(StorageCall(2, "write", "store", "ok", 0.01))
+    sums = call_totals(world.store, world.clock.now(), 2)
     assert (sums.hit_rate, sums.error_rate, sums.fallbacks) == (6 / 8, 0.5, 2)
     assert (sums.mean_ms("read", "store"), sums.mean_ms("read", "s3")) == (4.0, 80.0)
-    assert counted(world.store, world.clock.now(), 3).hit_rate == 1
-    assert counted(world.store, world.clock.now(), 4).hit_rate is None
+    assert call_totals(world.store, world.clock.now(), 3).hit_rate == 1
+    assert call_totals(world.store, world.clock.now(), 4).hit_rate is None
 
 
 def test_figures_that_could_not_be_stored_are_stored_later() -> None:
     world = World()
-    ledger = Ledger(world.store, world.clock)
+    ledger = DailyCounts(world.store, world.clock)
     world.store.fails = lambda _: True
-    ledger(Told(1, "write", "store", "failed", 0.1))
+    ledger(StorageCall(1, "write", "store", "failed", 0.1))
     ledger.flush()
     world.store.fails = lambda _: False
     ledger.flush()
-    assert counted(world.store, world.clock.now(), 1).counts["store_write_failed"] == 1
+    assert call_totals(world.store, world.clock.now(), 1).counts["store_write_failed"] == 1
 
 
-def test_one_webhook_in_a_while_waits_for_figures_that_hang() -> None:
+def test_only_one_webhook_per_interval_waits_for_counts_that_hang() -> None:
     world = World()
-    ledger: Any = Ledger(world.store, world.clock)
+    ledger: Any = DailyCounts(world.store, world.clock)
     tries: list[Any] = []
 
     def hang(flush: Any) -> None:
         tries.append(flush)
         raise StoreUnavailable("test: it hangs")
 
-    ledger._bounded = hang
+    ledger._with_timeout = hang
     for periods in (1, 2):
         world.clock.advance(EVERY_SECONDS)
         for _ in range(5):
-            ledger(Told(1, "write", "s3", "ok", 0.1))
+            ledger(StorageCall(1, "write", "s3", "ok", 0.1))
         assert len(tries) == periods

@@ -1,4 +1,4 @@
-"""What is in a bucket that anybody could write to, and what S3 and the store do at the worst moment."""
+"""Hostile objects in the bucket, and failures of S3 and the store at the worst moment."""
 
 import gzip
 import json
@@ -9,22 +9,21 @@ from typing import Any
 
 import pytest
 
-from holdfast.jobs.ingest import installations
-from holdfast.jobs.keys import JobKey
-from holdfast.jobs.limits import BODY_BYTES_MOST
-from holdfast.jobs.migration import walk
-from holdfast.jobs.migration.compare import LOOK_AGAIN_SECONDS, LOOKS
-from holdfast.jobs.migration.counts import EVERY_SECONDS, Counted, Ledger, Told
+from holdfast.jobs.intake.json_limits import BODY_BYTES_MOST
+from holdfast.jobs.intake.tracker import installations
+from holdfast.jobs.intake.webhook import Delivery, ReceiptResult
+from holdfast.jobs.migration import scan as walk
+from holdfast.jobs.migration.compare import CHECKS, RECHECK_SECONDS
+from holdfast.jobs.migration.counts import EVERY_SECONDS, CallTotals, DailyCounts, StorageCall
 from holdfast.jobs.migration.dual import DualTracker
-from holdfast.jobs.migration.layout import UNSTORED, Layout
+from holdfast.jobs.migration.layout import UNSTORED, ObjectLayout
 from holdfast.jobs.migration.phases import Phase, PhaseWatch, StoredPhase, stored_phase
-from holdfast.jobs.migration.status import standing
-from holdfast.jobs.receipts import Result
-from holdfast.jobs.webhook import Delivery
+from holdfast.jobs.migration.status import migration_status
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.errors import ItemTooLarge, Retryable
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.ports.store.tables import JOBS
-from tests.unit.jobs_migration.worlds import World, fill_older, life, statuses
+from tests.support.migration_world import World, fill_older, life, statuses
 
 BIG = 2**63
 ONE = InstallationId(1)
@@ -76,7 +75,7 @@ def test_one_hostile_object_is_named_and_all_others_are_filled_in(name: str) -> 
     assert [(one.kind, one.what) for one in world.compare()[1]] == [("unusable", key)]
 
 
-def test_a_folder_that_the_console_made_is_no_object() -> None:
+def test_a_folder_object_of_the_console_is_skipped() -> None:
     world = World()
     fill_older(world, range(1, 3))
     for key in ("webhooks/", "webhooks/1/", "webhooks/1/2/"):
@@ -87,7 +86,7 @@ def test_a_folder_that_the_console_made_is_no_object() -> None:
     assert world.compare()[1] == []
 
 
-def test_an_archived_object_is_named_and_does_not_stand_in_the_way() -> None:
+def test_an_archived_object_is_named_and_blocks_nothing() -> None:
     world = World()
     fill_older(world, range(1, 4))
     world.objects.archived.add("webhooks/1/2/completed.json")
@@ -97,9 +96,9 @@ def test_an_archived_object_is_named_and_does_not_stand_in_the_way() -> None:
     assert [one.kind for one in world.compare()[1]] == ["unusable"]
 
 
-def test_keys_of_any_length_are_told_apart() -> None:
-    """What an object without metadata is known by comes from its key."""
-    world = World(layout=Layout("w" * 300 + "/{job_id}/{status}"))
+def test_keys_of_any_length_are_distinguished() -> None:
+    """An object without metadata is identified by its key."""
+    world = World(layout=ObjectLayout("w" * 300 + "/{job_id}/{status}"))
     for status in ("queued", "waiting"):
         body = json.loads(whole()) | {"action": status}
         body["workflow_job"]["status"] = status
@@ -109,7 +108,7 @@ def test_keys_of_any_length_are_told_apart() -> None:
     assert len(world.store.get(JOBS, JobKey(ONE, JobId(7)).item)["dl"]) == 2
 
 
-def test_a_job_that_the_tables_never_take_is_named_and_all_others_are_filled_in(
+def test_a_job_that_the_tables_refuse_is_named_and_all_others_are_filled_in(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
@@ -130,11 +129,11 @@ def test_a_job_that_the_tables_never_take_is_named_and_all_others_are_filled_in(
     assert {one.kind for one in world.compare()[1]} == {"missing"}
 
 
-# Errors in the middle
+# Errors halfway
 
 
-def test_every_page_of_a_list_has_its_own_patience() -> None:
-    """Of a thousand pages some fail; that must not use up the tries of the whole list."""
+def test_every_page_of_a_list_has_its_own_retries() -> None:
+    """Of a thousand pages some fail; that must not use up the retries of the whole list."""
     world = World()
     for job in range(1, 9 * walk.TRIES_MOST):
         world.objects.put(f"webhooks/1/{job}/completed.json", b"{}")
@@ -152,7 +151,7 @@ def test_every_page_of_a_list_has_its_own_patience() -> None:
     assert world.backfill().objects == 9 * walk.TRIES_MOST - 1
 
 
-def test_objects_that_come_and_go_while_the_bucket_is_listed_do_no_harm() -> None:
+def test_objects_that_appear_and_disappear_during_a_listing_do_no_harm() -> None:
     world = World()
     fill_older(world, range(100, 140))
     page = world.objects.page
@@ -179,14 +178,14 @@ def test_objects_that_come_and_go_while_the_bucket_is_listed_do_no_harm() -> Non
     assert world.compare()[1] == []
 
 
-def test_what_differs_is_waited_for_once_for_a_whole_batch() -> None:
+def test_a_comparison_waits_once_per_batch_of_differences() -> None:
     """Before a backfill everything differs: two seconds for each job would be days."""
     world = World()
     fill_older(world, range(1, 41))
     world.go_to(Phase.DUAL_WRITE)
     before = len(world.clock.slept_seconds)
     assert len(world.compare()[1]) == 40
-    assert world.clock.slept_seconds[before:] == [LOOK_AGAIN_SECONDS] * (LOOKS - 1)
+    assert world.clock.slept_seconds[before:] == [RECHECK_SECONDS] * (CHECKS - 1)
 
 
 # Notes of webhooks that the tables lack
@@ -197,14 +196,14 @@ def noted(world: World) -> list[str]:
 
 
 def test_a_note_whose_webhook_cannot_be_used_is_kept_and_named() -> None:
-    """With a wrong layout, say: whoever took it away would forget a webhook that was acknowledged."""
+    """With a wrong layout, say: deleting it would lose an acknowledged webhook."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.store.fails = lambda call: call == "update"
     world.dual.receive(life(3)[0])
     world.store.fails = lambda _: False
     (note,) = noted(world)
-    wrong = World(layout=Layout("elsewhere/{job_id}/{status}"))
+    wrong = World(layout=ObjectLayout("elsewhere/{job_id}/{status}"))
     wrong.objects, wrong.store = world.objects, world.store
     wrong.bucket = type(wrong.bucket)(world.objects, wrong.layout)
     done = wrong.backfill()
@@ -213,16 +212,16 @@ def test_a_note_whose_webhook_cannot_be_used_is_kept_and_named() -> None:
     assert noted(world) == []
 
 
-def test_notes_that_nobody_wrote_are_named() -> None:
+def test_notes_of_unknown_origin_are_reported() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.objects.put(f"{UNSTORED}what is this", b"")
-    world.objects.put(f"{UNSTORED}webhooks/1/9/queued.json?gone", b"")  # its object is not there
+    world.objects.put(f"{UNSTORED}webhooks/1/9/queued.json?gone", b"")  # its object is missing
     done = world.backfill()
     assert (done.mended, done.unusable_keys) == (1, (f"{UNSTORED}what is this",))
 
 
-def test_many_notes_are_mended_though_s3_falters() -> None:
+def test_many_notes_are_filled_in_although_s3_fails_at_times() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.store.fails = lambda call: call == "update"
@@ -241,24 +240,24 @@ def test_many_notes_are_mended_though_s3_falters() -> None:
     assert (noted(world), world.compare()[1]) == ([], [])
 
 
-# A store that neither answers nor refuses
+# A store that hangs
 
 
 def test_in_dual_write_a_webhook_does_not_wait_for_a_store_that_hangs() -> None:
-    """GitHub waits ten seconds, and the store's own tries take longer."""
+    """GitHub waits ten seconds, and the store's own retries take longer."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     answers = Event()
     world.store.meet = lambda *_: answers.wait()
-    watch = PhaseWatch(world.store, world.clock, StoredPhase(Phase.DUAL_WRITE), ask_seconds=0.01)
-    told: list[Any] = []
-    ledger = Ledger(world.store, world.clock, told.append, flush_seconds=0.01)
-    world.clock.advance(EVERY_SECONDS)  # figures are due, too
+    watch = PhaseWatch(world.store, world.clock, StoredPhase(Phase.DUAL_WRITE), timeout_seconds=0.01)
+    calls: list[Any] = []
+    ledger = DailyCounts(world.store, world.clock, calls.append, flush_seconds=0.01)
+    world.clock.advance(EVERY_SECONDS)  # figures are due too
     dual = DualTracker(world.tracker, world.bucket, watch, world.clock, ledger, store_seconds=0.01)
     try:
-        assert dual.receive(life(7)[0]).result is Result.STORED
+        assert dual.receive(life(7)[0]).result is ReceiptResult.STORED
         assert len(noted(world)) == 1
-        assert [one.name for one in told] == ["s3_write_ok", "store_write_failed"]
+        assert [one.name for one in calls] == ["s3_write_ok", "store_write_failed"]
     finally:
         answers.set()
     world.store.meet = lambda *_: None
@@ -266,7 +265,7 @@ def test_in_dual_write_a_webhook_does_not_wait_for_a_store_that_hangs() -> None:
     assert world.compare()[1] == []
 
 
-def test_a_read_that_s3_stood_in_for_is_not_taken_for_a_job_that_the_tables_lack() -> None:
+def test_a_read_from_s3_during_an_outage_does_not_count_as_a_missing_job() -> None:
     world = World()
     world.go_to(Phase.DUAL_READ)
     for sent in life(7):
@@ -276,24 +275,24 @@ def test_a_read_that_s3_stood_in_for_is_not_taken_for_a_job_that_the_tables_lack
     world.store.fails = lambda call: call == "get"
     assert world.reads.get(JOBS, item) is not None
     world.store.fails = lambda _: False
-    names = [one.name for one in world.told if "read" in one.name]
+    names = [one.name for one in world.calls if "read" in one.name]
     assert names == ["store_read_hit", "store_read_failed", "s3_read_stood_in"]
-    counted = Counted(Counter(names))
+    counted = CallTotals(Counter(names))
     assert (counted.hit_rate, counted.fallbacks) == (0.5, 0)
 
 
-def test_a_replay_is_in_neither() -> None:
-    """What the tracker will not take must not be in S3 alone."""
+def test_a_replay_is_stored_on_neither_side() -> None:
+    """What the tracker refuses must not be only in S3."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.tracker.oldest_seconds = 60
-    assert world.dual.receive(life(7)[0]).result is Result.UNUSABLE
+    assert world.dual.receive(life(7)[0]).result is ReceiptResult.UNUSABLE
     assert world.objects.page("").entries == []
     assert world.store.get(JOBS, JobKey(ONE, JobId(7)).item) is None
 
 
-def test_an_instance_that_holds_the_old_phase_loses_nothing() -> None:
-    """Two instances, one of which has not heard of a move yet: forward and back, at every step."""
+def test_an_instance_with_the_old_phase_loses_nothing() -> None:
+    """Two instances, one of which does not know of a move yet: forward and back, at every step."""
     for way in (list(Phase), list(reversed(Phase))):
         world = World()
         job = 0
@@ -313,19 +312,19 @@ def test_an_instance_that_holds_the_old_phase_loses_nothing() -> None:
                 assert world.reads.get(JOBS, JobKey(ONE, JobId(number)).item) is not None, (phase, number)
 
 
-def test_a_status_in_which_s3_is_away_says_so() -> None:
+def test_a_status_without_s3_says_so() -> None:
     world = World()
     world.objects.fault = lambda call, _when: call == "page"
     with pytest.raises(Retryable, match="simulated S3"):
-        standing(world.store, world.objects, Phase.OFF, world.clock.now())
+        migration_status(world.store, world.objects, Phase.OFF, world.clock.now())
 
 
-def test_a_store_that_hangs_does_not_hold_up_the_end_of_a_process_for_figures() -> None:
+def test_a_hanging_store_does_not_delay_the_exit_of_a_process_for_figures() -> None:
     world = World()
     let_go, ended = Event(), Event()
     world.store.meet = lambda *_: let_go.wait(60)
-    ledger = Ledger(world.store, world.clock, flush_seconds=0.01)
-    ledger(Told(1, "write", "store", "ok", 0.1))
+    ledger = DailyCounts(world.store, world.clock, flush_seconds=0.01)
+    ledger(StorageCall(1, "write", "store", "ok", 0.1))
 
     def close() -> None:
         ledger.close()

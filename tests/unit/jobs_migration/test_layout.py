@@ -2,14 +2,14 @@
 
 import pytest
 
-from holdfast.jobs.facts import Status
-from holdfast.jobs.keys import JobKey
-from holdfast.jobs.migration.layout import Layout, Place
+from holdfast.jobs.migration.layout import ObjectLayout, ObjectPlace
+from holdfast.jobs.model.facts import Status
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.kernel.settings import load_settings
 from holdfast.ports.objects import ObjectEntry
-from tests.unit.jobs_migration.worlds import LAYOUT, NOW
+from tests.support.migration_world import LAYOUT, NOW
 
 JOB = JobKey(InstallationId(12), JobId(345))
 
@@ -22,12 +22,12 @@ JOB = JobKey(InstallationId(12), JobId(345))
         "a.b/{installation_id}(x)+{job_id}/[{status}]",
     ],
 )
-def test_a_key_says_what_it_was_made_of(template: str) -> None:
-    """Also where the template has characters that mean something to a pattern."""
-    layout = Layout(template)
+def test_a_key_is_parsed_back_into_its_parts(template: str) -> None:
+    """Also if the template has characters that are special in a regular expression."""
+    layout = ObjectLayout(template)
     place = layout.place(layout.key(JOB, Status.WAITING))
     installation = JOB.installation_id if layout.names_installation else None
-    assert place == Place(installation, JOB.job_id, Status.WAITING)
+    assert place == ObjectPlace(installation, JOB.job_id, Status.WAITING)
     assert layout.key(JOB, "queued").startswith(layout.prefix)
 
 
@@ -35,16 +35,16 @@ def test_a_key_says_what_it_was_made_of(template: str) -> None:
     "key",
     ["webhooks/12/345/scheduled.json", "webhooks/12/x/queued.json", "webhooks/12/345/queued.json.bak", "runners/a"],
 )
-def test_other_keys_are_nobodys(key: str) -> None:
+def test_other_keys_belong_to_no_job(key: str) -> None:
     assert LAYOUT.place(key) is None
 
 
 @pytest.mark.parametrize(
     "template", ["w/{installation_id}/{job_id}/{status}", "w/{job_id}/{status}", "w/{job_id}_{status}"]
 )
-def test_the_objects_of_a_job_stand_beside_each_other(template: str) -> None:
+def test_the_objects_of_a_job_are_adjacent(template: str) -> None:
     """Whatever numbers its neighbours have."""
-    layout = Layout(template)
+    layout = ObjectLayout(template)
     jobs = [JobKey(InstallationId(1), JobId(number)) for number in (1, 2, 11, 12, 111, 112, 121, 999, 1000)]
     keys = sorted(layout.key(job, status) for job in jobs for status in ("queued", "in_progress", "completed"))
     groups = list(layout.jobs(ObjectEntry(key, NOW) for key in keys))
@@ -52,7 +52,7 @@ def test_the_objects_of_a_job_stand_beside_each_other(template: str) -> None:
     assert all(len(group) == 3 for group in groups)
 
 
-def test_what_is_no_webhook_stands_alone() -> None:
+def test_an_object_that_is_not_a_webhook_is_its_own_group() -> None:
     keys = ["webhooks/1/2/completed.json", "webhooks/1/2/notes.txt", "webhooks/1/2/queued.json", "webhooks/index.html"]
     assert [len(group) for group in LAYOUT.jobs(ObjectEntry(key, NOW) for key in keys)] == [1, 1, 1, 1]
 

@@ -1,53 +1,59 @@
-"""Whether the next step may be taken, and why not; the lifecycle at the end of the way."""
+"""Whether the migration may move to the next phase, and why not; the lifecycle at its end."""
 
 from typing import Any
 
 import pytest
 
-from holdfast.jobs.keys import JobKey
 from holdfast.jobs.migration.cleanup import RULE, carry_out, planned, prefix_of, webhooks_rule
-from holdfast.jobs.migration.counts import Ledger, Told
-from holdfast.jobs.migration.layout import Layout
-from holdfast.jobs.migration.phases import Phase, WrongJump, move, stored_phase
-from holdfast.jobs.migration.readiness import check_may_archive, notes_of, step
-from holdfast.jobs.migration.status import Standing, standing
+from holdfast.jobs.migration.counts import DailyCounts, StorageCall
+from holdfast.jobs.migration.layout import ObjectLayout
+from holdfast.jobs.migration.phases import InvalidMove, Phase, move, stored_phase
+from holdfast.jobs.migration.status import (
+    MigrationStatus,
+    check_may_archive,
+    migration_status,
+    move_notes,
+    phase_to_move_to,
+)
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.ports.store.tables import JOBS
-from tests.unit.jobs_migration.worlds import LAYOUT, World, fill_older, life
+from holdfast.views.migration_answers import migration_status_answer
+from tests.support.migration_world import LAYOUT, World, fill_older, life
 
 
-def looked_at(world: World) -> Standing:
-    return standing(world.store, world.objects, Phase.DUAL_WRITE, world.clock.now())
+def looked_at(world: World) -> MigrationStatus:
+    return migration_status(world.store, world.objects, Phase.DUAL_WRITE, world.clock.now())
 
 
 def against(world: World) -> str:
     return "; ".join(looked_at(world).against_next())
 
 
-def test_the_whole_way_each_step_with_its_reasons() -> None:
+def test_every_step_of_a_migration_has_its_reasons() -> None:
     world = World()
     fill_older(world, range(1, 11))
     assert against(world) == ""
     move(world.store, stored_phase(world.store), Phase.DUAL_WRITE, world.clock.now(), "test")
-    assert "not every instance has followed" in against(world)
+    assert "not every instance follows it yet" in against(world)
     world.clock.advance(30)
-    assert against(world) == "nothing was filled in since both are written; run: holdfast migrate backfill"
+    assert against(world) == "no backfill has run since dual_write began; run: holdfast migrate backfill"
     world.backfill()
-    assert against(world) == "nothing was compared since the backfill; run: holdfast migrate compare"
+    assert against(world) == "no comparison has run since the backfill; run: holdfast migrate compare"
     world.clock.advance(1)
     world.compare(0.5)
-    assert "only a share of 0.5 was compared" in against(world)
+    assert "only a share of 0.5 of the jobs was compared" in against(world)
     world.compare()
     assert against(world) == ""
-    assert looked_at(world).shown()["is_ready"]
+    assert migration_status_answer(looked_at(world)).is_ready
     world.go_to(Phase.DUAL_READ)
     assert against(world) == ""
     world.go_to(Phase.DYNAMODB_ONLY)
     assert (looked_at(world).next, against(world)) == (None, "")
 
 
-def test_webhooks_that_the_tables_lack_stand_in_the_way() -> None:
+def test_webhooks_missing_in_the_tables_block_the_next_phase() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.backfill()
@@ -55,8 +61,8 @@ def test_webhooks_that_the_tables_lack_stand_in_the_way() -> None:
     world.store.fails = lambda call: call == "update"
     world.dual.receive(life(3)[0])
     world.store.fails = lambda _: False
-    assert "1 webhooks are in S3 and not in the tables" in against(world)
-    assert "1 webhooks are in S3 alone, and would not be seen" in looked_at(world).against_back(Phase.OFF)[0]
+    assert "1 webhooks are in S3 but not in the tables" in against(world)
+    assert "1 webhooks are only in S3 and would be missed" in looked_at(world).against_back(Phase.OFF)[0]
     assert looked_at(world).against_back(Phase.DUAL_WRITE) == []
     world.backfill()
     assert looked_at(world).against_back(Phase.OFF) == []
@@ -65,18 +71,18 @@ def test_webhooks_that_the_tables_lack_stand_in_the_way() -> None:
     assert against(world) == ""
 
 
-def test_a_backfill_from_before_both_were_written_does_not_count() -> None:
-    """Who went back to off and came again has a gap to fill."""
+def test_a_backfill_from_before_dual_write_does_not_count() -> None:
+    """After a step back to off there is a gap to fill."""
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.backfill()
     world.compare()
     world.go_to(Phase.OFF)
     world.go_to(Phase.DUAL_WRITE)
-    assert "nothing was filled in since both are written" in against(world)
+    assert "no backfill has run since dual_write began" in against(world)
 
 
-def test_an_unfinished_backfill_and_differences_stand_in_the_way() -> None:
+def test_an_unfinished_backfill_and_differences_block_the_next_phase() -> None:
     world = World()
     fill_older(world, range(1, 4))
     world.go_to(Phase.DUAL_WRITE)
@@ -85,48 +91,51 @@ def test_an_unfinished_backfill_and_differences_stand_in_the_way() -> None:
     world.clock.advance(1)
     world.compare()
     found = against(world)
-    assert "1 differences were found (1 unusable); holdfast migrate compare lists them" in found
+    assert "the comparison found 1 differences (1 unusable); holdfast migrate compare lists them" in found
     world.objects.delete("webhooks/1/2/queued.json")
     world.store.delete(JOBS, JobKey(InstallationId(1), JobId(3)).item)
     world.compare()
-    assert against(world) == "1 differences were found (1 missing); run: holdfast migrate backfill, and compare again"
+    assert (
+        against(world)
+        == "the comparison found 1 differences (1 missing); run: holdfast migrate backfill, then compare again"
+    )
 
 
-def test_reads_that_fell_back_to_s3_stand_in_the_way_of_the_last_phase() -> None:
+def test_reads_that_fell_back_to_s3_block_the_last_phase() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.backfill()
     world.compare()
     world.go_to(Phase.DUAL_READ)
-    ledger = Ledger(world.store, world.clock)
-    ledger(Told(stored_phase(world.store).seq, "read", "s3", "fallback", 0.1))
+    ledger = DailyCounts(world.store, world.clock)
+    ledger(StorageCall(stored_phase(world.store).seq, "read", "s3", "fallback", 0.1))
     ledger.flush()
-    assert "1 reads since yesterday found a job in S3, not in the tables" in against(world)
+    assert "1 reads since yesterday found a job in S3 but not in the tables" in against(world)
     world.clock.advance(3 * 86_400)
     assert against(world) == ""
 
 
-def test_a_step_goes_the_way_that_was_asked_for() -> None:
+def test_a_step_goes_in_the_requested_direction() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     it = looked_at(world)
-    assert step(it, None, is_forward=True) is Phase.DUAL_READ
-    assert step(it, None, is_forward=False) is Phase.OFF
-    with pytest.raises(WrongJump, match="other way; run: holdfast migrate back"):
-        step(it, Phase.OFF, is_forward=True)
-    with pytest.raises(WrongJump, match="dual_read comes first"):
-        step(it, Phase.DYNAMODB_ONLY, is_forward=True)
+    assert phase_to_move_to(it, None, is_forward=True) is Phase.DUAL_READ
+    assert phase_to_move_to(it, None, is_forward=False) is Phase.OFF
+    with pytest.raises(InvalidMove, match="other direction; run: holdfast migrate back"):
+        phase_to_move_to(it, Phase.OFF, is_forward=True)
+    with pytest.raises(InvalidMove, match="first move to dual_read"):
+        phase_to_move_to(it, Phase.DYNAMODB_ONLY, is_forward=True)
     world.go_to(Phase.OFF)
-    with pytest.raises(WrongJump, match="the phase is off: there is none before it"):
-        step(looked_at(world), None, is_forward=False)
+    with pytest.raises(InvalidMove, match="the phase is off, which is the first"):
+        phase_to_move_to(looked_at(world), None, is_forward=False)
 
 
-def test_going_back_tells_what_s3_lacks() -> None:
+def test_moving_back_reports_what_s3_lacks() -> None:
     world = World()
     world.go_to(Phase.DYNAMODB_ONLY)
-    assert "are in the tables alone" in " ".join(notes_of(stored_phase(world.store), Phase.DUAL_READ))
+    assert "are only in the tables" in " ".join(move_notes(stored_phase(world.store), Phase.DUAL_READ))
     world.go_to(Phase.DUAL_WRITE)
-    assert "to the older system again" in " ".join(notes_of(stored_phase(world.store), Phase.OFF))
+    assert "back at the older system" in " ".join(move_notes(stored_phase(world.store), Phase.OFF))
 
 
 # The lifecycle
@@ -134,7 +143,7 @@ def test_going_back_tells_what_s3_lacks() -> None:
 THEIRS: dict[str, Any] = {"ID": "logs", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 7}}
 
 
-def test_webhooks_go_to_glacier_and_other_peoples_rules_stay() -> None:
+def test_webhooks_go_to_glacier_and_foreign_rules_stay() -> None:
     plan = planned([THEIRS], LAYOUT, "runners/")
     assert plan.rules == [THEIRS, webhooks_rule(LAYOUT)]
     assert prefix_of(plan.rules[1]) == "webhooks/"
@@ -142,7 +151,7 @@ def test_webhooks_go_to_glacier_and_other_peoples_rules_stay() -> None:
     assert (plan.is_change, plan.notes) == (True, ())
 
 
-def test_a_second_time_nothing_is_to_be_changed() -> None:
+def test_a_second_cleanup_changes_nothing() -> None:
     rules = planned([THEIRS], LAYOUT, "runners/").rules
     assert not planned(rules, LAYOUT, "runners/").is_change
     older = [{**rule, "Status": "Disabled"} if rule["ID"] == RULE else rule for rule in rules]
@@ -152,20 +161,20 @@ def test_a_second_time_nothing_is_to_be_changed() -> None:
 @pytest.mark.parametrize(
     ("layout", "runners"), [("r/{job_id}/{status}", "r/runners/"), ("runners/w/{job_id}/{status}", "runners/")]
 )
-def test_a_rule_that_would_reach_the_agents_configurations_is_refused(layout: str, runners: str) -> None:
+def test_a_rule_that_would_cover_the_agents_configurations_is_refused(layout: str, runners: str) -> None:
     with pytest.raises(NeedsOperator, match="agents could not boot"):
-        planned([], Layout(layout), runners)
+        planned([], ObjectLayout(layout), runners)
 
 
-def test_other_rules_that_reach_them_are_pointed_out() -> None:
+def test_foreign_rules_that_cover_them_are_reported() -> None:
     whole = {"ID": "all", "Status": "Enabled", "Prefix": "", "Expiration": {"Days": 30}}
     off = {**whole, "ID": "off", "Status": "Disabled"}
     notes = planned([whole, off], LAYOUT, "runners/").notes
     assert len(notes) == 2
-    assert "rule all also reaches runners/: Expiration; agents need these objects" in notes
+    assert "rule all also applies to runners/: Expiration; agents need these objects" in notes
 
 
-def test_a_lifecycle_that_somebody_else_set_at_the_same_time_is_noticed() -> None:
+def test_a_lifecycle_set_by_another_process_at_the_same_time_is_noticed() -> None:
     world = World()
     plan = planned([THEIRS], LAYOUT, "runners/")
 
@@ -183,7 +192,7 @@ def test_a_lifecycle_that_somebody_else_set_at_the_same_time_is_noticed() -> Non
 
 
 @pytest.mark.parametrize("phase", [Phase.OFF, Phase.DUAL_WRITE, Phase.DUAL_READ])
-def test_while_objects_may_be_read_none_is_archived(phase: Phase) -> None:
+def test_no_object_is_archived_while_it_may_be_read(phase: Phase) -> None:
     world = World()
     world.go_to(phase)
     with pytest.raises(NeedsOperator, match=f"the phase is {phase}, and objects in Glacier cannot be read"):

@@ -1,4 +1,4 @@
-"""Webhooks as objects: whatever the order in which they come, and whoever wrote them."""
+"""Webhooks as objects, in any order, from Holdfast or the older system."""
 
 import json
 from itertools import permutations
@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.jobs.facts import job_event
-from holdfast.jobs.keys import JobKey
+from holdfast.jobs.intake.payloads import JobPayload, decoded
+from holdfast.jobs.intake.webhook import Delivery
 from holdfast.jobs.migration.stored import item_of, put_webhook, webhooks_by_key, webhooks_of_job
-from holdfast.jobs.payloads import JobPayload, decoded
-from holdfast.jobs.webhook import Delivery
+from holdfast.jobs.model.facts import job_event
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.errors import Retryable
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.ports.objects import ObjectEntry
 from tests.payloads import CREATED
-from tests.unit.jobs_migration.worlds import LAYOUT, NOW, World, life, statuses
+from tests.support.migration_world import LAYOUT, NOW, World, life, statuses
 
 JOB = JobKey(InstallationId(1), JobId(7))
 
@@ -43,7 +43,7 @@ def test_in_any_order_the_latest_of_each_status_is_kept() -> None:
     assert len(found) == 1
 
 
-def test_when_the_first_came_is_kept() -> None:
+def test_the_arrival_of_the_first_webhook_is_kept() -> None:
     world = World()
     first, _, again, *_ = life(7, deployment=90)
     put(world, first)
@@ -66,7 +66,7 @@ def test_a_repeated_delivery_changes_nothing() -> None:
 
 @pytest.mark.parametrize("call", ["get", "put"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_call_that_fails_is_repeated_without_harm(call: str, when: str) -> None:
+def test_a_failed_call_is_retried_without_harm(call: str, when: str) -> None:
     world = World()
     late, _, later, *_ = life(7, deployment=90)
     put(world, late)
@@ -79,20 +79,20 @@ def test_a_call_that_fails_is_repeated_without_harm(call: str, when: str) -> Non
 
 
 def test_the_older_systems_objects_have_no_metadata() -> None:
-    """What they say of the job is the same."""
+    """They describe the same job."""
     theirs, ours = World(), World()
     for status, sent in statuses(life(7)):
         theirs.older(sent, status, 1, 7)
         put(ours, sent)
-    differing = {"dl", "queued_ms", "rk"}  # the delivery's id tells milliseconds, the payload tells seconds
+    differing = {"dl", "queued_ms", "rk"}  # the delivery's id has milliseconds, the payload only seconds
     assert {n: v for n, v in known(theirs).items() if n not in differing} == {
         n: v for n, v in known(ours).items() if n not in differing
     }
     assert known(theirs)["queued_ms"] == CREATED.plus(7).epoch_ms
 
 
-def test_a_job_that_was_stored_without_its_wrapping_is_understood() -> None:
-    """Its repository is in its address, its installation in its key, its action there too."""
+def test_a_job_stored_without_its_envelope_is_read() -> None:
+    """Its repository is in its URL, its installation and its action in its key."""
     world = World()
     for status, sent in statuses(life(7)):
         world.objects.put(LAYOUT.key(JOB, status), json.dumps(json.loads(sent.body)["workflow_job"]).encode())
@@ -110,12 +110,12 @@ def test_a_job_that_was_stored_without_its_wrapping_is_understood() -> None:
         (b"[" * 10_000, "nested deeper"),
         (b"[]", "Expected `object`"),
         (b'{"workflow_job": null, "repository": {"full_name": "a/b"}}', "workflow_job is null"),
-        (b'{"id": 7, "run_id": 1}', "without its repository"),
-        (b'{"id": 7, "run_id": 1, "url": "https://api.github.com/repos/a"}', "without its repository"),
-        (json.dumps({"id": 8, "run_id": 1, "url": "x/repos/a/b/"}).encode(), "tells of job 8, and its key of job 7"),
+        (b'{"id": 7, "run_id": 1}', "without a repository"),
+        (b'{"id": 7, "run_id": 1, "url": "https://api.github.com/repos/a"}', "without a repository"),
+        (json.dumps({"id": 8, "run_id": 1, "url": "x/repos/a/b/"}).encode(), "is of job 8, but its key says 7"),
     ],
 )
-def test_what_is_no_webhook_is_named_with_the_reason(body: bytes, reason: str) -> None:
+def test_an_object_that_is_not_a_webhook_is_reported_with_the_reason(body: bytes, reason: str) -> None:
     world = World()
     key = LAYOUT.key(JOB, "queued")
     world.objects.put(key, body)
@@ -124,16 +124,16 @@ def test_what_is_no_webhook_is_named_with_the_reason(body: bytes, reason: str) -
     assert reason in unusable[key]
 
 
-def test_a_webhook_of_another_installation_than_its_key_says_is_not_believed() -> None:
+def test_a_webhook_whose_installation_differs_from_its_key_is_refused() -> None:
     world = World()
     key = LAYOUT.key(JobKey(InstallationId(2), JobId(7)), "queued")
     world.objects.put(key, life(7, installation=1)[0].body)
     _, unusable = webhooks_of_job(world.objects, LAYOUT, [ObjectEntry(key, NOW)])
-    assert "of installation 1, and its key says 2" in unusable[key]
+    assert "of installation 1, but its key says 2" in unusable[key]
 
 
 @pytest.mark.parametrize("metadata", [{"received-ms": "9" * 40}, {"received-ms": "-1"}, {"received-ms": "٣"}, {}])
-def test_metadata_that_anybody_may_have_written_does_no_harm(metadata: dict[str, str]) -> None:
+def test_hostile_metadata_does_no_harm(metadata: dict[str, str]) -> None:
     world = World()
     key = LAYOUT.key(JOB, "queued")
     world.objects.put(key, life(7)[0].body, {"delivery": "%ff%00\n", **metadata})
@@ -141,7 +141,7 @@ def test_metadata_that_anybody_may_have_written_does_no_harm(metadata: dict[str,
     assert webhook.received_at == NOW
 
 
-def test_what_nobody_can_use_is_overwritten() -> None:
+def test_an_unusable_object_is_overwritten() -> None:
     world = World()
     world.objects.put(LAYOUT.key(JOB, "queued"), b"{")
     put(world, life(7)[0])

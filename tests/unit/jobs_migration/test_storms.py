@@ -1,23 +1,23 @@
-"""The whole way in bad weather: both sides fail, answers are lost, phases move; what was acknowledged is not lost.
+"""A whole migration under faults: both sides fail, responses are lost, phases move; no acknowledged webhook is lost.
 
-Each seed draws what GitHub sends, through which of three instances, what fails, and when somebody goes a step forward
-(as far as `status` lets him) or back. Between two steps every instance follows.
+Each seed draws what GitHub sends, through which of three instances, what fails, and when an operator moves forward
+(as far as `status` allows) or back. Between two steps every instance follows.
 """
 
 import random
 
 import pytest
 
-from holdfast.jobs.facts import Status
-from holdfast.jobs.job import rank
-from holdfast.jobs.keys import JobKey
 from holdfast.jobs.migration.dual import DualReads, DualTracker
 from holdfast.jobs.migration.phases import ORDER, Phase, PhaseWatch, StoredPhase, move, stored_phase
-from holdfast.jobs.migration.status import standing
+from holdfast.jobs.migration.status import migration_status
+from holdfast.jobs.model.facts import Status
+from holdfast.jobs.model.job import rank
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.errors import HoldfastError, StoreUnavailable
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.ports.store.tables import JOBS
-from tests.unit.jobs_migration.worlds import World, fill_older, life, statuses
+from tests.support.migration_world import World, fill_older, life, statuses
 
 SENT = range(1, 17)
 OLDER = range(14, 22)
@@ -39,7 +39,7 @@ class Storm:
         self.acknowledged: dict[int, int] = {}  # job → the highest phase of its life that was acknowledged
 
     def weather(self, share: float) -> None:
-        """How much fails: before a call takes place, or after it, with its answer lost."""
+        """How much fails: before a call takes effect, or after it, with its response lost."""
         world, chance = self.world, self.chance
         world.objects.fault = lambda _call, _when: chance.random() < share
 
@@ -56,23 +56,23 @@ class Storm:
         try:
             self.chance.choice(self.instances).receive(sent)
         except HoldfastError:
-            self.waiting.insert(0, (job, status, sent))  # not acknowledged: it comes again
+            self.waiting.insert(0, (job, status, sent))  # not acknowledged: it is sent again
             return
         if self.chance.random() < 0.2:
-            self.waiting.insert(0, (job, status, sent))  # it comes again all the same
+            self.waiting.insert(0, (job, status, sent))  # it is sent again anyway
         self.acknowledged[job] = max(self.acknowledged.get(job, 0), rank(Status(status), 0))
 
     def step(self) -> None:
-        """By somebody who looks at `status` first; what fails on the way is tried again another time."""
+        """By an operator who checks `status` first; a failed step is retried later."""
         world = self.world
         self.weather(0)
-        it = standing(world.store, world.objects, Phase.DUAL_WRITE, world.clock.now())
+        it = migration_status(world.store, world.objects, Phase.DUAL_WRITE, world.clock.now())
         forward = it.next if self.chance.random() < 0.7 else None
         if forward is not None and it.against_next() and it.stored.phase is not Phase.OFF:
             world.backfill()
             world.clock.advance(1)
             world.compare()
-            it = standing(world.store, world.objects, Phase.DUAL_WRITE, world.clock.now())
+            it = migration_status(world.store, world.objects, Phase.DUAL_WRITE, world.clock.now())
         if forward is not None and not it.against_next():
             move(world.store, it.stored, forward, world.clock.now(), "test")
         elif it.stored.phase is not Phase.OFF and forward is None:
@@ -83,7 +83,7 @@ class Storm:
         world.clock.advance(30)
 
     def check(self) -> None:
-        """What was acknowledged is seen, in every phase, once the weather is fair."""
+        """Acknowledged webhooks are visible in every phase once the faults stop."""
         self.weather(0)
         for job, known in self.acknowledged.items():
             item = self.reads.get(JOBS, JobKey(InstallationId(1), JobId(job)).item)
@@ -115,8 +115,8 @@ def test_nothing_that_was_acknowledged_is_lost(seed: int) -> None:
         assert item["status"] == "completed"
 
 
-def test_the_storms_go_everywhere() -> None:
-    """Otherwise they would show less than they seem to."""
+def test_the_storms_reach_every_phase() -> None:
+    """Otherwise they would prove less than they seem to."""
     seen: set[Phase] = set()
     noted = refused = 0
     for seed in range(12):

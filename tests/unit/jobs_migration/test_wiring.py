@@ -1,4 +1,4 @@
-"""The phases around real entrances: the Lambda handler, the server, the questions of the command line."""
+"""The phases at the real entry points: the Lambda handler, the server, the command line."""
 
 import json
 import os
@@ -14,20 +14,20 @@ from click.testing import CliRunner
 from holdfast.adapters.memory import memory_store
 from holdfast.cli.main import cli
 from holdfast.entrypoints import lambda_handlers
-from holdfast.entrypoints.migrating import readable
-from holdfast.entrypoints.wiring import open_store
-from holdfast.jobs.keys import JobKey
+from holdfast.entrypoints.wiring.migration import readable
+from holdfast.entrypoints.wiring.stores import open_store
+from holdfast.jobs.intake.webhook import Delivery, WebhookSecrets
 from holdfast.jobs.migration.dual import DualTracker
-from holdfast.jobs.migration.phases import ASK_SECONDS, Phase, move, stored_phase
-from holdfast.jobs.webhook import Delivery, WebhookSecrets
+from holdfast.jobs.migration.phases import PHASE_TIMEOUT_SECONDS, Phase, move, stored_phase
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import load_settings
 from holdfast.ports.store.tables import JOBS
 from tests.clocks import StillClock
-from tests.unit.jobs_migration.worlds import life
-from tests.unit.test_server import environment, running
+from tests.support.migration_world import life
+from tests.support.server_process import environment, running
 
 SECRET = "a-secret-of-the-webhook"
 JOB = JobKey(InstallationId(1), JobId(9))
@@ -58,10 +58,10 @@ def cold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 def call(sent: Delivery) -> dict[str, Any]:
     event = {"headers": signed(sent), "body": sent.body.decode()}
-    return lambda_handlers.github_webhook(event, None)  # type: ignore[arg-type]  # it asks nothing of it
+    return lambda_handlers.github_webhook(event, None)  # type: ignore[arg-type]  # the context is not used
 
 
-def test_a_lambda_writes_to_both(s3: Any, cold: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lambda_writes_to_both_sides(s3: Any, cold: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_MIGRATION", "dual_write")
     assert call(life(9)[0])["statusCode"] == 200
     assert keys(s3) == ["webhooks/1/9/queued.json"]
@@ -73,15 +73,15 @@ def test_a_lambda_writes_to_both(s3: Any, cold: None, monkeypatch: pytest.Monkey
     receiver._tracker.store.close()
 
 
-def test_a_lambda_that_would_begin_in_the_middle_is_refused(
+def test_a_lambda_that_would_start_in_a_middle_phase_is_refused(
     s3: Any, cold: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBS_MIGRATION", "dynamodb_only")
-    with pytest.raises(NeedsOperator, match="JOBS_MIGRATION=dynamodb_only cannot be the beginning"):
+    with pytest.raises(NeedsOperator, match="JOBS_MIGRATION=dynamodb_only cannot be the first phase"):
         call(life(9)[0])
 
 
-def test_a_bucket_that_is_away_is_503_and_nothing_is_acknowledged(
+def test_an_unavailable_bucket_is_503_and_nothing_is_acknowledged(
     s3: Any, cold: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBS_MIGRATION", "dual_write")
@@ -89,7 +89,7 @@ def test_a_bucket_that_is_away_is_503_and_nothing_is_acknowledged(
     assert call(life(9)[0])["statusCode"] == 503
 
 
-def test_the_server_writes_both_reads_both_and_counts(s3: Any, tmp_path: Path) -> None:
+def test_the_server_writes_and_reads_both_sides_and_counts(s3: Any, tmp_path: Path) -> None:
     settings = {"JOBS_MIGRATION": "dual_write", "GITHUB_WEBHOOK_SECRET": SECRET, "SIM_SPEED": "1"}
     with running(tmp_path, **environment(**settings)) as server:
         for sent in life(9)[:2]:
@@ -98,7 +98,7 @@ def test_the_server_writes_both_reads_both_and_counts(s3: Any, tmp_path: Path) -
             assert connection.getresponse().status == 200
             connection.close()
         assert keys(s3) == ["webhooks/1/9/in_progress.json", "webhooks/1/9/queued.json"]
-        # Of a job that only S3 has, too.
+        # Also for a job that only S3 has.
         for job, expected in ((9, "in_progress"), (3, "completed")):
             status, text = server.get(f"/api/jobs/1/{job}")
             assert (status, json.loads(text)["status"]) == (200, expected)
@@ -111,7 +111,7 @@ def test_the_server_writes_both_reads_both_and_counts(s3: Any, tmp_path: Path) -
         assert line in metrics
 
 
-def test_a_question_of_the_command_line_follows_the_phase(s3: Any) -> None:
+def test_a_read_on_the_command_line_follows_the_phase(s3: Any) -> None:
     """In dual_read, a job that only S3 has is shown."""
     store = open_store(load_settings(os.environ))
     for phase in (Phase.DUAL_WRITE, Phase.DUAL_READ):
@@ -122,8 +122,8 @@ def test_a_question_of_the_command_line_follows_the_phase(s3: Any) -> None:
     assert json.loads(shown.stdout)["status"] == "completed"
 
 
-def test_a_question_waits_longer_for_the_phase_than_a_webhook_can(s3: Any) -> None:
+def test_a_read_on_the_command_line_waits_longer_for_the_phase_than_a_webhook(s3: Any) -> None:
     settings = load_settings(os.environ)
     clock = StillClock()
     reads: Any = readable(settings, memory_store(clock), clock)
-    assert reads._watch._ask._seconds > ASK_SECONDS
+    assert reads._watch._with_timeout._seconds > PHASE_TIMEOUT_SECONDS

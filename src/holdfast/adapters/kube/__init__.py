@@ -1,1 +1,1 @@
-"""Kubernetes over HTTP: a thin client on urllib3 and msgspec, and a view of the cluster that a watch keeps fresh."""
+"""Kubernetes over HTTP: a thin client on urllib3 and msgspec, and a cache of the cluster kept fresh by watches."""

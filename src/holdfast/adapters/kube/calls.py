@@ -1,7 +1,7 @@
-"""One call to the API server: sent, repeated while that helps, its errors turned into ours.
+"""One call to the API server: sent, retried while that helps, its errors translated.
 
-Reads are repeated for a few seconds. Changes never are: the next tick is the retry, and it sees fresher facts. An
-answer of 401 is the one exception for both, since nothing was done and the token may just have been replaced.
+Reads are retried for a few seconds. Changes never are: the next tick is the retry, and it sees fresher facts. The
+exception for both is a 401: nothing was done, and the token may just have been replaced.
 """
 
 import random
@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.adapters.kube.transport import Answer, Request, Stream, Transport, TransportError
+from holdfast.adapters.kube.transport import KubeResponse, KubeTransport, KubeTransportError, Request, Stream
+from holdfast.adapters.retry_waits import RetryWaits
 from holdfast.kernel import typed_json
 from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.errors import HoldfastError
@@ -23,8 +24,8 @@ _ROLE: Final = "grant it with deploy/kubernetes/role.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
-    """How long a read may take with all its tries, not counting the last one's own time limit."""
+class KubeRetries:
+    """How long a read may be retried; the last attempt has its own timeout."""
 
     deadline_seconds: float = 8.0
     backoff: Backoff = field(default_factory=lambda: Backoff(first_seconds=0.1, most_seconds=2.0))
@@ -48,22 +49,22 @@ class _Status(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """What the API server says with an answer that is not a success."""
+class KubeRefusal:
+    """The API server's explanation of a response that is not a success."""
 
     code: int
     message: str
     causes: tuple[Cause, ...] = ()
 
     @classmethod
-    def read(cls, status: int, body: bytes) -> "Refusal":
-        """Its Status, or what else it sent: a proxy in between answers with a page."""
+    def read(cls, status: int, body: bytes) -> "KubeRefusal":
+        """From a Status object, or from any other text, such as a proxy's error page."""
         try:
-            told = _STATUS.decode(body)
+            found = _STATUS.decode(body)
         except msgspec.MsgspecError:
             return cls(status, cut(body.decode("utf-8", "replace"), 200))
-        causes = tuple((told.details and told.details.causes) or ())
-        return cls(told.code or status, cut(told.message or told.reason, 400), causes)
+        causes = tuple((found.details and found.details.causes) or ())
+        return cls(found.code or status, cut(found.message or found.reason, 400), causes)
 
     def has_cause(self, reason: str) -> bool:
         return any(cause.reason == reason for cause in self.causes)
@@ -77,40 +78,41 @@ _STATUS: Final = typed_json.decoder(_Status)
 
 
 class KubeCalls:
-    """Calls to the API server as the client here makes them."""
+    """Calls to the API server, with retries and translated errors."""
 
     def __init__(
-        self, transport: Transport, clock: Clock, retries: Retries | None = None, chance: random.Random | None = None
+        self,
+        transport: KubeTransport,
+        clock: Clock,
+        retries: KubeRetries | None = None,
+        chance: random.Random | None = None,
     ) -> None:
         self._transport = transport
         self._clock = clock
-        self._retries = retries or Retries()
+        self._retries = retries or KubeRetries()
         self._chance = chance or random.Random()  # noqa: S311 -- spreads retries; nothing secret
 
-    def read(self, request: Request, expected: Collection[int] = ()) -> Answer:
-        """Ask until there is an answer, inside the deadline. Those that are `expected` reach the caller as they are."""
-        waits = self._retries.backoff.waits(self._chance)
-        end_seconds = self._clock.monotonic_seconds() + self._retries.deadline_seconds
+    def read(self, request: Request, expected: Collection[int] = ()) -> KubeResponse:
+        """Send until there is a response, up to the deadline. Responses with an `expected` status are returned."""
+        waits = RetryWaits(self._clock, self._retries.backoff, self._retries.deadline_seconds, self._chance)
         while True:
             try:
                 return self._once(request, expected)
-            except _MayPass as told:
-                wait_seconds = max(next(waits), told.retry_after_seconds)
-                if self._clock.monotonic_seconds() + wait_seconds > end_seconds:
-                    limit = f"gave up after {self._retries.deadline_seconds:g} s of tries"
-                    raise KubeUnavailable(f"Kubernetes, {request}: {told}; {limit}") from told
-                self._clock.sleep(wait_seconds)
+            except _Transient as failure:
+                if not waits.wait(failure.retry_after_seconds):
+                    limit = f"gave up after {self._retries.deadline_seconds:g} s of retries"
+                    raise KubeUnavailable(f"Kubernetes, {request}: {failure}; {limit}") from failure
 
-    def change(self, request: Request, expected: Collection[int] = ()) -> Answer:
-        """Ask once."""
+    def change(self, request: Request, expected: Collection[int] = ()) -> KubeResponse:
+        """Send once."""
         try:
             return self._once(request, expected)
-        except _MayPass as told:
-            outcome = "it was not done" if told.is_turned_away else "it may have been done"
-            raise KubeUnavailable(f"Kubernetes, {request}: {told}; {outcome}, and is not repeated") from told
+        except _Transient as failure:
+            outcome = "it was not executed" if failure.was_not_executed else "it may have been executed"
+            raise KubeUnavailable(f"Kubernetes, {request}: {failure}; {outcome}, and is not retried") from failure
 
     def open(self, request: Request, idle_seconds: float, expected: Collection[int] = ()) -> Stream:
-        """Ask once for an answer that goes on."""
+        """Send once, and return the response as a stream."""
         try:
             stream = self._transport.open(request, idle_seconds)
             if stream.status == 401 and self._transport.forget_token():
@@ -118,56 +120,56 @@ class KubeCalls:
                 stream = self._transport.open(request, idle_seconds)
             if stream.status in (200, *expected):
                 return stream
-            refusal = Refusal.read(stream.status, stream.body())
+            refusal = KubeRefusal.read(stream.status, stream.body())
             stream.close()
-        except TransportError as error:
+        except KubeTransportError as error:
             raise failed(request, error) from error
         raise translated(request, refusal)
 
     def close(self) -> None:
         self._transport.close()
 
-    def _once(self, request: Request, expected: Collection[int]) -> Answer:
+    def _once(self, request: Request, expected: Collection[int]) -> KubeResponse:
         try:
             answer = self._transport.send(request)
             if answer.status == 401 and self._transport.forget_token():
                 answer = self._transport.send(request)
-        except TransportError as error:
+        except KubeTransportError as error:
             if error.refused:
                 raise failed(request, error) from error
-            raise _MayPass(str(error)) from error
+            raise _Transient(str(error)) from error
         if 200 <= answer.status < 300 or answer.status in expected:
             return answer
-        refusal = Refusal.read(answer.status, answer.body)
+        refusal = KubeRefusal.read(answer.status, answer.body)
         if answer.status == 429 or answer.status >= 500:
-            raise _MayPass(str(refusal), answer.retry_after_seconds, is_turned_away=answer.status == 429)
+            raise _Transient(str(refusal), answer.retry_after_seconds, was_not_executed=answer.status == 429)
         raise translated(request, refusal)
 
 
-class _MayPass(Exception):
-    """No answer, or one that says: not now. `is_turned_away` when it is certain that nothing was done."""
+class _Transient(Exception):
+    """No response, or a transient failure. `was_not_executed` if the request certainly had no effect."""
 
-    def __init__(self, message: str, retry_after_seconds: float = 0.0, *, is_turned_away: bool = False) -> None:
+    def __init__(self, message: str, retry_after_seconds: float = 0.0, *, was_not_executed: bool = False) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
-        self.is_turned_away = is_turned_away
+        self.was_not_executed = was_not_executed
 
 
-def failed(request: Request, error: TransportError) -> HoldfastError:
-    """No answer, as an error of ours."""
+def failed(request: Request, error: KubeTransportError) -> HoldfastError:
+    """A missing response as one of our errors."""
     if error.refused:
-        remedy = "check the server's address and the CA that it is to be recognised by"
-        return KubeRefused(f"Kubernetes, {request}: not the server that was expected: {error}; {remedy}")
+        remedy = "check the server's URL and its CA certificate"
+        return KubeRefused(f"Kubernetes, {request}: TLS failed: {error}; {remedy}")
     return KubeUnavailable(f"Kubernetes, {request}: {error}")
 
 
-def translated(request: Request, refusal: Refusal) -> HoldfastError:
-    """A refusal as an error of ours."""
+def translated(request: Request, refusal: KubeRefusal) -> HoldfastError:
+    """A refusal as one of our errors."""
     where = f"Kubernetes, {request}: {refusal}"
     if refusal.code == 401:
-        return KubeRefused(f"{where}; the token or client certificate is unknown or has expired: give a valid one")
+        return KubeRefused(f"{where}; the token or client certificate is invalid or has expired: replace it")
     if refusal.code == 403:
         return KubeRefused(f"{where}; {_ROLE}")
     if refusal.code == 429 or refusal.code >= 500:
         return KubeUnavailable(where)
-    return KubeRefused(f"{where}; nothing is known to help but looking at the cause")
+    return KubeRefused(f"{where}; unexpected, find and fix the cause")

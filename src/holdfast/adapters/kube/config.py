@@ -1,8 +1,7 @@
-"""How the API server is reached: from a kubeconfig file, from inside a cluster, or as told.
+"""Access to the API server: from a kubeconfig file, from inside a cluster, or from settings.
 
-The server's certificate is always verified; there is no setting to turn that off, and a kubeconfig that asks for it is
-refused. So is anything else in a kubeconfig that would be ignored otherwise: a half-understood one connects as somebody
-else.
+The server's certificate is always verified; a kubeconfig that disables that is refused. So is anything else in a
+kubeconfig that would otherwise be ignored: Holdfast might then connect as another user.
 """
 
 import base64
@@ -23,12 +22,12 @@ from holdfast.ports.clock import Clock
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-# In a user: ways to prove who one is that would need another program, or that no server knows any more.
+# Authentication that would need another program, or that servers no longer support.
 _REFUSED_USER_KEYS: Final = {
     "exec": "plugins are not run; use a service account's token",
     "auth-provider": "plugins are not run; use a service account's token",
-    "username": "API servers no longer take passwords; use a service account's token",
-    "as": "acting as somebody else is not supported; use a service account's token",
+    "username": "API servers no longer accept passwords; use a service account's token",
+    "as": "impersonation is not supported; use a service account's token",
 }
 
 
@@ -41,12 +40,12 @@ class ClientCertificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """A server URL, taken apart."""
+class ApiServerAddress:
+    """A parsed server URL."""
 
     host: str
     port: int
-    prefix: str  # the path before /api, where a gateway serves several clusters
+    prefix: str  # the path before /api, if a gateway serves several clusters
 
     @classmethod
     def parsed(cls, url: str, where: str) -> Self:
@@ -62,18 +61,18 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """Where the API server is, how it is recognised, and who we are to it."""
+class KubeAccess:
+    """The API server's address, its CA, and our credentials."""
 
-    server: Address
-    ca_pem: str | None  # None: the system's store
+    server: ApiServerAddress
+    ca_pem: str | None  # None: the system's CAs
     token: Token | None = field(default=None, repr=False)
     certificate: ClientCertificate | None = field(default=None, repr=False)
-    server_name: str | None = None  # the name in the server's certificate, where it is not the host's
+    server_name: str | None = None  # the name in the server's certificate, if it is not the host
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Of this type, certificate and host name are always verified."""
-        # Not create_default_context: from Python 3.13 on it refuses CAs without a key identifier, as K3s makes them.
+        """A context that always verifies certificate and host name."""
+        # Not create_default_context: from Python 3.13 on it refuses CAs without a key identifier, as K3s creates them.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.ca_pem is None:
@@ -85,24 +84,24 @@ class Access:
         return context
 
 
-def told(server: str, token: Callable[[], str], clock: Clock, ca_pem: str | None = None) -> Access:
-    """Access with a token that is fetched, from SSM for example."""
-    return Access(Address.parsed(server, "Kubernetes"), ca_pem, FetchedToken(token, clock))
+def access_from_settings(server: str, token: Callable[[], str], clock: Clock, ca_pem: str | None = None) -> KubeAccess:
+    """Access with a token that is fetched, for example from SSM."""
+    return KubeAccess(ApiServerAddress.parsed(server, "Kubernetes"), ca_pem, FetchedToken(token, clock))
 
 
-def in_cluster(environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> Access:
+def in_cluster(environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> KubeAccess:
     """Access as the service account of the pod that this process runs in."""
     host = environment.get("KUBERNETES_SERVICE_HOST")
     port = environment.get("KUBERNETES_SERVICE_PORT_HTTPS") or environment.get("KUBERNETES_SERVICE_PORT") or "443"
     if not host:
-        raise BadSetting("KUBECONFIG is not set, and this process does not run in a pod; set KUBECONFIG to a file")
+        raise BadSetting("KUBECONFIG is not set, and this process is not running in a pod; set KUBECONFIG to a file")
     url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     ca_pem = _read(directory / "ca.crt", "the service account")
-    return Access(Address.parsed(url, "KUBERNETES_SERVICE_HOST"), ca_pem, FileToken(directory / "token"))
+    return KubeAccess(ApiServerAddress.parsed(url, "KUBERNETES_SERVICE_HOST"), ca_pem, FileToken(directory / "token"))
 
 
-def from_kubeconfig(path: Path, context: str | None = None) -> Access:
-    """Access as a kubeconfig file says, by its current context or by the one named."""
+def from_kubeconfig(path: Path, context: str | None = None) -> KubeAccess:
+    """Access by a kubeconfig file, with its current context or the named one."""
     where = f"kubeconfig {path}"
     config = _loaded(path, where)
     chosen = context or _text(config, "current-context", where)
@@ -114,17 +113,17 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Access:
     return _access(cluster, user, path.parent, where)
 
 
-def _access(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path, where: str) -> Access:
+def _access(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path, where: str) -> KubeAccess:
     if cluster.get("insecure-skip-tls-verify"):
-        remedy = "give certificate-authority or certificate-authority-data instead"
-        raise BadSetting(f"{where}: insecure-skip-tls-verify is refused, the server is always verified; {remedy}")
+        remedy = "use certificate-authority or certificate-authority-data instead"
+        raise BadSetting(f"{where}: insecure-skip-tls-verify is not supported; {remedy}")
     if cluster.get("proxy-url"):
-        raise BadSetting(f"{where}: proxy-url is not supported; the API server must be reached directly")
+        raise BadSetting(f"{where}: proxy-url is not supported; connect to the API server directly")
     for key, why in _REFUSED_USER_KEYS.items():
         if user.get(key):
-            raise BadSetting(f"{where}: the user has {key}, and {why}")
-    access = Access(
-        server=Address.parsed(_text(cluster, "server", where), where),
+            raise BadSetting(f"{where}: the user has {key}, but {why}")
+    access = KubeAccess(
+        server=ApiServerAddress.parsed(_text(cluster, "server", where), where),
         ca_pem=_pem(cluster, "certificate-authority", folder, where),
         token=_token(user, folder, where),
         certificate=_certificate(user, folder, where),
@@ -136,7 +135,7 @@ def _access(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path, w
 
 
 def _token(user: Mapping[str, Any], folder: Path, where: str) -> Token | None:
-    # A file before a value, as kubectl has it.
+    # A file takes precedence over a value, as in kubectl.
     if file := _text(user, "tokenFile", where):
         return FileToken(folder / file)
     value = _text(user, "token", where)
@@ -154,7 +153,7 @@ def _certificate(user: Mapping[str, Any], folder: Path, where: str) -> ClientCer
 
 
 def _pem(section: Mapping[str, Any], key: str, folder: Path, where: str) -> str | None:
-    """The text that `key`-data holds in base64, or that the file named by `key` holds."""
+    """The text in `key`-data, decoded from base64, or in the file named by `key`."""
     if data := _text(section, f"{key}-data", where):
         try:
             return base64.b64decode(data, validate=True).decode("ascii")
@@ -166,13 +165,13 @@ def _pem(section: Mapping[str, Any], key: str, folder: Path, where: str) -> str 
 
 def _loaded(path: Path, where: str) -> Mapping[str, Any]:
     try:
-        import yaml  # here, because only a kubeconfig needs it, and Lambda has none
+        import yaml  # here, because only a kubeconfig needs it
     except ImportError:
         raise BadSetting(f"{where}: reading it needs PyYAML; install holdfast[kube]") from None
     try:
         config = yaml.safe_load(_read(path, "KUBECONFIG"))
     except yaml.YAMLError as error:
-        # Not its own text: that quotes the line, and the line may hold a key.
+        # Not the error's own text: it quotes the line, which may contain a key.
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark else ""
         raise BadSetting(f"{where}: not a YAML file{line}") from None
@@ -186,7 +185,7 @@ def _entry(config: Mapping[str, Any], plural: str, singular: str, name: str, whe
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(found := entry.get(singular), dict):
             return found
-    raise BadSetting(f"{where}: no {singular} is named {name!r}")
+    raise BadSetting(f"{where}: there is no {singular} named {name!r}")
 
 
 def _text(section: Mapping[str, Any], key: str, where: str) -> str:
@@ -215,14 +214,14 @@ def _load_ca(context: ssl.SSLContext, pem: str) -> None:
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -> None:
-    # Python takes these from files only. The directory is ours alone, and gone right after.
+    # Python reads these only from files. The directory is private, and removed right after.
     with tempfile.TemporaryDirectory(prefix="holdfast-") as scratch:
         chain, key = Path(scratch) / "chain.pem", Path(scratch) / "key.pem"
         chain.write_text(certificate.chain, encoding="utf-8")
         key.touch(mode=0o600)
         key.write_text(certificate.key, encoding="utf-8")
         try:
-            # A password is given so that OpenSSL never asks for one at the terminal.
+            # With a password, so that OpenSSL never asks for one at the terminal.
             context.load_cert_chain(chain, key, password="")
         except (ssl.SSLError, ValueError) as error:
-            raise BadSetting("the client certificate or its key is not PEM, or they are not a pair") from error
+            raise BadSetting("the client certificate or its key is not PEM, or they do not match") from error

@@ -1,10 +1,10 @@
-"""Follow one resource: list it, then watch it from that list's version on, and list again when the thread is lost.
+"""Follow one resource: list it, then watch it from the list's version, and list again if events were lost.
 
-    list ──► watch ──┬─ its time is over: watch on from the last version heard of
-      ▲              ├─ the connection breaks: wait a little, watch on from there
-      └──────────────┴─ that version is gone (410), or an event cannot be read: wait a little, list
+    list ──► watch ──┬─ its time is up: watch again from the last version seen
+      ▲              ├─ the connection breaks: wait, then watch again from there
+      └──────────────┴─ that version is gone (410), or an event cannot be read: wait, then list
 
-What was deleted while nobody watched shows in the new list by its absence.
+Objects that were deleted between two watches are missing from the new list.
 """
 
 import logging
@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from holdfast.adapters.kube.calls import Refusal
+from holdfast.adapters.kube.calls import KubeRefusal
 from holdfast.adapters.kube.client import Listing, Resource
-from holdfast.adapters.kube.objects import Unreadable
-from holdfast.adapters.kube.reader import Event
-from holdfast.adapters.kube.transport import Stream, TransportError
-from holdfast.adapters.kube.views import View
+from holdfast.adapters.kube.objects import UnreadableObject
+from holdfast.adapters.kube.reader import WatchEvent
+from holdfast.adapters.kube.transport import KubeTransportError, Stream
+from holdfast.adapters.kube.views import ResourceView
 from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.errors import HoldfastError
 from holdfast.ports.clock import Clock
@@ -34,11 +34,11 @@ T = TypeVar("T", bound=Node | Pod)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a watch lasts before it is made anew, when a view is too old, and how failures are spaced.
+class FollowPace:
+    """How long a watch lasts before it is renewed, when a view is stale, and the backoff after failures.
 
-    A dead connection shows by nothing coming for longer than a watch lasts, so short ones find it sooner; the server
-    also sends a bookmark just before it ends one.
+    A connection counts as dead if nothing arrives for longer than a watch lasts, so short watches detect it sooner; the
+    server also sends a bookmark just before it ends a watch.
     """
 
     watch_seconds: int = 45
@@ -61,9 +61,9 @@ class Follower(Generic[W, T]):
         self,
         source: Source,
         resource: Resource[W, T],
-        view: View[T],
+        view: ResourceView[T],
         clock: Clock,
-        pace: Pace,
+        pace: FollowPace,
         changed: Callable[[], None],
         chance: random.Random,
     ) -> None:
@@ -74,14 +74,14 @@ class Follower(Generic[W, T]):
         self._pace = pace
         self._changed = changed
         self._chance = chance
-        self._version = ""  # to watch on from; "" when a list is needed first
+        self._version = ""  # to continue watching from; "" if a list is needed first
         self._failures = 0
         self._lock = threading.Lock()
         self._stream: Stream | None = None
         self._is_stopping = False
 
     def round(self) -> float:
-        """List, if need be, and watch until that ends. How many seconds to wait before the next round."""
+        """List, if needed, and watch until the watch ends. Returns the seconds to wait before the next round."""
         try:
             if not self._version:
                 self._list()
@@ -89,13 +89,13 @@ class Follower(Generic[W, T]):
         except _Lost as lost:
             self._version = ""
             return self._failed(lost)
-        except (HoldfastError, TransportError) as error:
+        except (HoldfastError, KubeTransportError) as error:
             return self._failed(error)
         self._failures = 0
         return 0.0
 
     def interrupt(self) -> None:
-        """End the round under way, from another thread."""
+        """End the current round, from another thread."""
         with self._lock:
             self._is_stopping = True
             if self._stream:
@@ -106,11 +106,11 @@ class Follower(Generic[W, T]):
         self._view.fail(error)
         wait_seconds = self._pace.backoff.wait_seconds(self._failures, self._chance)
         if not self._is_stopping:
-            _log.info("watch %s: %s; again in %.1f s", self._resource.name, error, wait_seconds)
+            _log.info("watch %s: %s; retrying in %.1f s", self._resource.name, error, wait_seconds)
         return wait_seconds
 
     def _list(self) -> None:
-        # The time before: what the list shows may have changed while it was read.
+        # The time before reading: objects may change while the list is read.
         as_of_seconds = self._clock.monotonic_seconds()
         listing = self._source.listing(self._resource)
         self._version = listing.version
@@ -133,8 +133,8 @@ class Follower(Generic[W, T]):
         lasted_seconds = self._clock.monotonic_seconds() - started_seconds
         if lasted_seconds < self._pace.watch_seconds - 1:
             raise KubeUnavailable(f"the server ended it after {lasted_seconds:.0f} s")
-        # It ran its time and ended in good order, so the server was there all along. In a quiet cluster that is the
-        # only sign of life: a bookmark comes only when there is a newer version to tell of.
+        # It lasted its full time, so the server was alive. In a quiet cluster this is the only sign of life: bookmarks
+        # are sent only for a newer version.
         self._view.hear()
 
     def _hold(self, stream: Stream | None) -> None:
@@ -145,12 +145,12 @@ class Follower(Generic[W, T]):
 
     def _take(self, line: bytes) -> None:
         try:
-            event: Event[T] = self._resource.reader.event(line)
-        except Unreadable as error:
+            event: WatchEvent[T] = self._resource.reader.event(line)
+        except UnreadableObject as error:
             raise _Lost(str(error)) from error
         if event.kind == "ERROR":
-            refusal = Refusal.read(0, event.error)
-            # 410 as a rule. Whatever it is, the server will not go on from here.
+            refusal = KubeRefusal.read(0, event.error)
+            # Usually a 410. In any case, the server does not continue from here.
             raise _Lost(str(refusal))
         self._version = event.version or self._version
         self._failures = 0
@@ -161,4 +161,4 @@ class Follower(Generic[W, T]):
 
 
 class _Lost(Exception):
-    """The thread of events is lost: only a new list tells what there is."""
+    """Events were lost: a new list is needed."""

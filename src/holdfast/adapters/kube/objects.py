@@ -1,7 +1,7 @@
-"""What the API server sends, read into what the port promises.
+"""The API server's objects, decoded into the port's.
 
-The structs name only the fields that are used, so the rest of an answer is skipped without being built: that is most of
-it. Every field may be missing.
+The structs name only the fields that are used; msgspec skips the rest, which is most of a response. Every field may be
+missing.
 """
 
 from collections.abc import Container
@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from holdfast.adapters.kube.quantities import Quantity, pod_requests, resources_of
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Node, Pod, PodPhase, Taint
 
@@ -18,13 +19,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
-_NOTHING: Final[dict[str, str]] = {}  # shared by all who have none, and never written to
+_NOTHING: Final[dict[str, str]] = {}  # shared, and never modified
 
 _Time = Annotated[datetime, msgspec.Meta(tz=True)] | None
 
 
 class Struct(msgspec.Struct, rename="camel", gc=False):
-    """Unknown fields are ignored. No cycles are made of these, so the collector need not look at them."""
+    """Unknown fields are ignored. There are no cycles, so the garbage collector need not track these."""
 
 
 class _Owner(Struct):
@@ -76,6 +77,7 @@ class _Address(Struct):
 class _NodeStatus(Struct):
     conditions: list[_Condition] | None = None
     addresses: list[_Address] | None = None
+    allocatable: dict[str, Quantity] | None = None
 
 
 class WireNode(Struct):
@@ -89,7 +91,7 @@ class _EmptyDir(Struct):
 
 
 class _HostPath(Struct):
-    """That there is one is all that counts."""
+    """Only its presence matters."""
 
 
 class _Volume(Struct):
@@ -101,6 +103,10 @@ class _PodSpec(Struct):
     node_name: str | None = None
     priority_class_name: str | None = None
     volumes: list[_Volume] | None = None
+    containers: msgspec.Raw = msgspec.Raw()
+    init_containers: msgspec.Raw = msgspec.Raw()
+    overhead: msgspec.Raw = msgspec.Raw()
+    resources: msgspec.Raw = msgspec.Raw()
 
 
 class _PodStatus(Struct):
@@ -114,14 +120,14 @@ class WirePod(Struct):
     status: _PodStatus | None = None
 
 
-class Unreadable(Exception):
-    """An answer, or an object in it, that is not what the API documents."""
+class UnreadableObject(Exception):
+    """A response, or an object in it, that does not match the API."""
 
 
 def node_from(wire: WireNode) -> Node:
     meta, spec, status = wire.metadata, wire.spec or _NodeSpec(), wire.status or _NodeStatus()
     if not meta.name or not meta.uid:
-        raise Unreadable("a node without a name or uid")
+        raise UnreadableObject("a node without a name or uid")
     ready = _condition(status.conditions, "Ready")
     return Node(
         name=intern(meta.name),
@@ -135,16 +141,18 @@ def node_from(wire: WireNode) -> Node:
         labels=meta.labels or _NOTHING,
         annotations=meta.annotations or _NOTHING,
         taints=tuple(Taint(taint.key, taint.value or "", taint.effect) for taint in spec.taints or ()),
+        # Without a status the object could not be read. One that lists nothing gives nothing, as for the scheduler.
+        allocatable=None if wire.status is None else resources_of(wire.status.allocatable or {}),
     )
 
 
 def pod_from(wire: WirePod, kept_annotations: Container[str] | None = None) -> Pod:
     meta, spec, status = wire.metadata, wire.spec or _PodSpec(), wire.status or _PodStatus()
     if not meta.name or not meta.uid:
-        raise Unreadable("a pod without a name or uid")
+        raise UnreadableObject("a pod without a name or uid")
     annotations = meta.annotations or _NOTHING
     created = _instant(meta.creation_timestamp)
-    # Names that many pods share are kept once.
+    # Names shared by many pods are interned.
     return Pod(
         namespace=intern(meta.namespace),
         name=meta.name,
@@ -159,11 +167,14 @@ def pod_from(wire: WirePod, kept_annotations: Container[str] | None = None) -> P
         is_deleting=meta.deletion_timestamp is not None,
         has_local_storage=any(map(_is_local, spec.volumes or ())),
         annotations=_kept(annotations, kept_annotations),
+        requests=None
+        if spec.node_name
+        else pod_requests(spec.containers, spec.init_containers, spec.overhead, spec.resources),
     )
 
 
 def _instant(moment: datetime | None) -> Instant:
-    # Nothing has no time of birth; what we cannot read counts as old.
+    # Every object has a creation time; one that cannot be read counts as old.
     return Instant((moment - _EPOCH) // _MILLISECOND) if moment else Instant(0)
 
 
@@ -172,13 +183,13 @@ def _condition(conditions: list[_Condition] | None, kind: str) -> _Condition | N
 
 
 def _internal_ip(addresses: list[_Address] | None) -> str | None:
-    """IPv4 before IPv6: EC2 names machines by it, and a node may have both."""
+    """IPv4 before IPv6: EC2 reports the former, and a node may have both."""
     internal = [known.address for known in addresses or () if known.type == "InternalIP"]
     return next((ip for ip in internal if ":" not in ip), internal[0] if internal else None)
 
 
 def _unschedulable_since(conditions: list[_Condition] | None, created: Instant) -> Instant | None:
-    # Other reasons are no want of room: a gated pod, for one, waits for whoever gated it.
+    # Only this reason means lack of room: a gated pod, for example, waits for its gate.
     scheduled = _condition(conditions, "PodScheduled")
     if scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
         return None
@@ -190,7 +201,7 @@ def _controller(owners: list[_Owner] | None) -> str:
 
 
 def _is_local(volume: _Volume) -> bool:
-    """As Cluster Autoscaler has it: what lies on the machine's disk. An emptyDir in memory is scratch space."""
+    """As in Cluster Autoscaler: data on the machine's disk. An emptyDir in memory is only scratch space."""
     return volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
 
 

@@ -1,7 +1,7 @@
-"""A change of a node as a JSON patch: first what must still hold, then what to change. Pure.
+"""A change of a node as a JSON patch: first the tests, then the changes. Pure.
 
-The server applies a patch whole or not at all, and again from the start if the node changed while it did. So a test in
-the patch holds at the very moment of the change, without a lock and without a loop here.
+The server applies a patch completely or not at all, and starts again if the node changes in between. So the tests hold
+at the moment of the change, without a lock or a loop here.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ def patch_of(node: Node, change: NodeChange) -> list[Operation]:
 
 
 def unmet(seen: Node, now: Node, change: NodeChange) -> str | None:
-    """Which of the change's expectations the node does not meet `now`; None if it meets them all."""
+    """The first of the change's expectations that the node does not meet `now`; None if it meets them all."""
     if now.uid != seen.uid:
         return "is another node of the same name"
     for key, expected in change.expected.items():
         if (found := now.annotations.get(key)) != expected:
-            return f"has {_told(key, found)}, expected {_told(key, expected)}"
+            return f"has {_annotation_text(key, found)}, expected {_annotation_text(key, expected)}"
     if change.expected_version is not None and now.resource_version != change.expected_version:
         return f"is at version {now.resource_version}, expected {change.expected_version}"
     return None
 
 
 def pointer(*names: str) -> str:
-    """A JSON pointer. Names of annotations hold a slash nearly always."""
+    """A JSON pointer. Names of annotations usually contain a slash."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
@@ -39,7 +39,7 @@ def _annotation(key: str) -> str:
 
 
 def _tests(node: Node, change: NodeChange) -> Iterator[Operation]:
-    # The name alone could be another machine's by now: EC2 gives private addresses, and so host names, again.
+    # The name may belong to another machine by now: EC2 reuses private addresses, and so host names.
     yield _test("/metadata/uid", node.uid)
     if change.expected_version is not None:
         yield _test("/metadata/resourceVersion", change.expected_version)
@@ -51,7 +51,7 @@ def _tests(node: Node, change: NodeChange) -> Iterator[Operation]:
 
 
 def _rests_on_absence(node: Node, change: NodeChange) -> bool:
-    """A patch cannot test that something is absent. That nothing changed since we saw it absent, it can."""
+    """A patch cannot test that something is absent, but it can test that nothing changed since we saw it absent."""
     makes_the_map = bool(change.annotations) and not node.annotations
     return makes_the_map or None in change.expected.values()
 
@@ -62,7 +62,7 @@ def _annotating(node: Node, change: NodeChange) -> Iterator[Operation]:
     if not node.annotations:
         yield {"op": "add", "path": "/metadata/annotations", "value": {}}
     for key, value in change.annotations.items():
-        # Set first, also what is to go: `remove` alone fails where there is nothing to remove.
+        # Add before removing: `remove` alone fails if there is nothing to remove.
         yield {"op": "add", "path": _annotation(key), "value": value or ""}
         if value is None:
             yield {"op": "remove", "path": _annotation(key)}
@@ -73,8 +73,8 @@ def _changing_spec(node: Node, change: NodeChange) -> Iterator[Operation]:
         yield {"op": "add", "path": "/spec/unschedulable", "value": change.unschedulable}
     if change.remove_taint is None:
         return
-    # From the last to the first, so that the positions still to come stay right. Each is tested for being what was read
-    # there: others may add and remove taints meanwhile.
+    # From the last to the first, so that earlier positions stay valid. Each is tested: other clients may add and remove
+    # taints in the meantime.
     for position, taint in reversed(list(enumerate(node.taints))):
         if taint.key == change.remove_taint:
             place = f"/spec/taints/{position}"
@@ -87,5 +87,5 @@ def _test(path: str, value: str) -> Operation:
     return {"op": "test", "path": path, "value": value}
 
 
-def _told(key: str, value: str | None) -> str:
+def _annotation_text(key: str, value: str | None) -> str:
     return f"no annotation {key}" if value is None else f"{key}={value!r}"

@@ -1,8 +1,7 @@
-"""Answers of the API server, read one by one: an object, a page of a list, a line of a watch.
+"""Decodes the API server's responses: an object, a page of a list, a line of a watch.
 
-One bad object never spoils a list. An object in which something is not of its type is still told by its name, with
-everything else unknown: a pod that we cannot read keeps its machine all the same. Only one without a name or uid is
-left out and counted, since nobody could refer to it anyway.
+One bad object never spoils a list. An object with a field of the wrong type is kept by name, with everything else
+unknown: even an unreadable pod keeps its machine. Only an object without a name or uid is skipped and counted.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -15,7 +14,7 @@ from holdfast.adapters.kube.objects import (
     NodeMeta,
     PodMeta,
     Struct,
-    Unreadable,
+    UnreadableObject,
     WireNode,
     WirePod,
     node_from,
@@ -66,7 +65,7 @@ _IDENTIFIED: Final = typed_json.decoder(_Identified)
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ObjectListPage(Generic[T]):
     items: list[T]
     unreadable: int
     version: str
@@ -74,8 +73,8 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Generic[T]):
-    """One line of a watch. A bookmark tells a version only; an error has a Status, as JSON, in `error`."""
+class WatchEvent(Generic[T]):
+    """One line of a watch. A bookmark has only a version; an error has a Status, as JSON, in `error`."""
 
     kind: str
     found: T | None = None
@@ -83,8 +82,8 @@ class Event(Generic[T]):
     error: bytes = b""
 
 
-class Reader(Generic[W, T]):
-    """Reads answers about one kind of object."""
+class ObjectReader(Generic[W, T]):
+    """Decodes objects of one kind."""
 
     def __init__(
         self, wire: type[W], page: type[_Page[W]], nameplate: Callable[[_Identity], W], made: Callable[[W], T]
@@ -100,65 +99,65 @@ class Reader(Generic[W, T]):
         except msgspec.MsgspecError:
             return self._by_name(body)
 
-    def page(self, body: bytes) -> Page[T]:
+    def page(self, body: bytes) -> ObjectListPage[T]:
         try:
             page = self._page.decode(body)
         except msgspec.MsgspecError:
             return self._page_one_by_one(body)
         return _page(page.metadata, self._made, page.items or ())
 
-    def event(self, line: bytes) -> Event[T]:
+    def event(self, line: bytes) -> WatchEvent[T]:
         try:
             event = _EVENT.decode(line)
             if event.type == "ERROR":
-                return Event(event.type, error=bytes(event.object))
+                return WatchEvent(event.type, error=bytes(event.object))
             version = _VERSIONED.decode(event.object).metadata.resource_version
         except msgspec.MsgspecError as error:
-            raise Unreadable(f"a line of a watch: {error}") from error
+            raise UnreadableObject(f"a line of a watch: {error}") from error
         if event.type == "BOOKMARK":
-            return Event(event.type, version=version)
-        return Event(event.type, self.one(event.object), version)
+            return WatchEvent(event.type, version=version)
+        return WatchEvent(event.type, self.one(event.object), version)
 
-    def _page_one_by_one(self, body: bytes) -> Page[T]:
-        """Something in it is not of its type: find out in which object, and keep the others."""
+    def _page_one_by_one(self, body: bytes) -> ObjectListPage[T]:
+        """A field has the wrong type: decode each object separately, and keep the good ones."""
         try:
             page = _RAW_PAGE.decode(body)
         except msgspec.MsgspecError as error:
-            raise Unreadable(f"a page of a list: {error}") from error
+            raise UnreadableObject(f"a page of a list: {error}") from error
         return _page(page.metadata, self.one, page.items or ())
 
     def _by_name(self, body: bytes | msgspec.Raw) -> T:
         try:
             return self._made(self._nameplate(_IDENTIFIED.decode(body).metadata))
         except msgspec.MsgspecError as error:
-            raise Unreadable(f"an object: {error}") from error
+            raise UnreadableObject(f"an object: {error}") from error
 
 
-def node_reader() -> Reader[WireNode, Node]:
+def node_reader() -> ObjectReader[WireNode, Node]:
     def nameplate(known: _Identity) -> WireNode:
         return WireNode(NodeMeta(known.name, known.namespace, known.uid, known.resource_version))
 
-    return Reader(WireNode, _Page[WireNode], nameplate, node_from)
+    return ObjectReader(WireNode, _Page[WireNode], nameplate, node_from)
 
 
-def pod_reader(kept_annotations: Container[str] | None = None) -> Reader[WirePod, Pod]:
-    """With `kept_annotations`, pods remember only these: some have kilobytes of others."""
+def pod_reader(kept_annotations: Container[str] | None = None) -> ObjectReader[WirePod, Pod]:
+    """With `kept_annotations`, other annotations are dropped: some pods have kilobytes of them."""
 
     def nameplate(known: _Identity) -> WirePod:
         return WirePod(PodMeta(known.name, known.namespace, known.uid, known.resource_version))
 
-    return Reader(WirePod, _Page[WirePod], nameplate, lambda wire: pod_from(wire, kept_annotations))
+    return ObjectReader(WirePod, _Page[WirePod], nameplate, lambda wire: pod_from(wire, kept_annotations))
 
 
 V = TypeVar("V")
 
 
-def _page(meta: _Version, made: Callable[[V], T], items: Iterable[V]) -> Page[T]:
+def _page(meta: _Version, made: Callable[[V], T], items: Iterable[V]) -> ObjectListPage[T]:
     kept: list[T] = []
     unreadable = 0
     for item in items:
         try:
             kept.append(made(item))
-        except Unreadable:
+        except UnreadableObject:
             unreadable += 1
-    return Page(kept, unreadable, meta.resource_version, meta.continue_ or "")
+    return ObjectListPage(kept, unreadable, meta.resource_version, meta.continue_ or "")

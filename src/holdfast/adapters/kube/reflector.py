@@ -1,7 +1,7 @@
-"""The cluster in memory, kept fresh by watches: nodes and pods are then read without asking the server.
+"""A cache of the cluster, kept fresh by watches: nodes and pods are read without a request.
 
-For a daemon. Two threads, started and stopped by their owner, follow nodes and pods; whatever must be true now, not a
-moment ago, still goes to the server.
+For a daemon. Two threads, started and stopped by their owner, follow nodes and pods; reads that must be current still
+go to the server.
 """
 
 import logging
@@ -11,24 +11,23 @@ from collections.abc import Callable
 from typing import Final, Self
 
 from holdfast.adapters.kube.client import KubeApi
-from holdfast.adapters.kube.follower import Follower, Pace
+from holdfast.adapters.kube.follower import Follower, FollowPace
 from holdfast.adapters.kube.objects import WireNode, WirePod
-from holdfast.adapters.kube.views import View
+from holdfast.adapters.kube.views import ResourceView
 from holdfast.ports.clock import Clock
-from holdfast.ports.kube import Evicted, Node, NodeChange, Pod
+from holdfast.ports.kube import ForwardingKube, Node, Pod
 
 _log = logging.getLogger(__name__)
 
-# After an unforeseen error, which is a bug of ours: go on, slowly.
+# After an unexpected error, which is a bug: continue, slowly.
 _AFTER_A_BUG_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
 
 
-class Reflector:
+class Reflector(ForwardingKube):
     """Implements `holdfast.ports.kube.Kube`.
 
-    `changed` is called, from one of the threads, when something that the port tells of a node or a pod is not as it
-    was; it should only leave word and return.
+    `changed` is called from one of the threads when a node or a pod has changed; it should return quickly.
     """
 
     def __init__(
@@ -36,14 +35,14 @@ class Reflector:
         api: KubeApi,
         clock: Clock,
         changed: Callable[[], None],
-        pace: Pace | None = None,
+        pace: FollowPace | None = None,
         chance: random.Random | None = None,
     ) -> None:
-        pace = pace or Pace()
+        pace = pace or FollowPace()
         chance = chance or random.Random()  # noqa: S311 -- spreads retries; nothing secret
-        self._api = api
-        self._nodes: View[Node] = View("nodes", clock, pace.stale_after_seconds)
-        self._pods: View[Pod] = View("pods", clock, pace.stale_after_seconds)
+        super().__init__(api)
+        self._nodes: ResourceView[Node] = ResourceView("nodes", clock, pace.stale_after_seconds)
+        self._pods: ResourceView[Pod] = ResourceView("pods", clock, pace.stale_after_seconds)
         self._stopping = threading.Event()
         followers: tuple[Follower[WireNode, Node] | Follower[WirePod, Pod], ...] = (
             Follower(api, api.all_nodes, self._nodes, clock, pace, changed, chance),
@@ -60,7 +59,7 @@ class Reflector:
             thread.start()
 
     def stop(self) -> None:
-        """End the watches. A thread in the middle of a list is not waited for long: it ends with the process."""
+        """End the watches. Does not wait long for a thread that is reading a list: it ends with the process."""
         self._stopping.set()
         for follower in self._followers:
             follower.interrupt()
@@ -76,7 +75,7 @@ class Reflector:
         self.stop()
 
     def age_seconds(self) -> float | None:
-        """How long ago the server was last heard of, on the older of both views; None before the first lists."""
+        """The age of the older of both views; None before the first lists."""
         ages = (self._nodes.age_seconds(), self._pods.age_seconds())
         return None if None in ages else max(age for age in ages if age is not None)
 
@@ -86,30 +85,12 @@ class Reflector:
     def pods(self) -> list[Pod]:
         return self._pods.items()
 
-    def node(self, name: str) -> Node | None:
-        return self._api.node(name)
-
-    def pods_on(self, node: str) -> list[Pod]:
-        return self._api.pods_on(node)
-
-    def change_node(self, node: Node, change: NodeChange) -> Node:
-        return self._api.change_node(node, change)
-
-    def evict(self, pod: Pod) -> Evicted:
-        return self._api.evict(pod)
-
-    def delete_node(self, node: Node) -> None:
-        self._api.delete_node(node)
-
-    def delete_secret(self, namespace: str, name: str) -> None:
-        self._api.delete_secret(namespace, name)
-
     def _follow(self, follower: Follower[WireNode, Node] | Follower[WirePod, Pod]) -> None:
         while not self._stopping.is_set():
             try:
                 wait_seconds = follower.round()
             except Exception:
-                # The view grows stale, and says so; a thread that ended would leave it so for ever.
-                _log.exception("the watch failed in a way that was not foreseen")
+                # The view becomes stale, and says so; if the thread ended, it would stay stale forever.
+                _log.exception("the watch failed with an unexpected error")
                 wait_seconds = _AFTER_A_BUG_SECONDS
             self._stopping.wait(wait_seconds)

@@ -1,4 +1,4 @@
-"""Where the bearer token comes from. A token changes during the life of a process, so it is asked for on every call."""
+"""Sources of the bearer token. A token changes during the life of a process, so every call asks for it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ from holdfast.kernel.errors import BadSetting, NeedsOperator
 from holdfast.ports.clock import Clock
 from holdfast.ports.kube import KubeRefused
 
-# As long as a secret may stay in memory.
+# How long a secret may stay in memory.
 KEPT_SECONDS: Final = 300.0
 
 
@@ -16,12 +16,12 @@ class Token(Protocol):
     def value(self) -> str: ...
 
     def forget(self) -> None:
-        """The server did not know it: the next `value` is fetched anew where it can be."""
+        """The server refused it: fetch the next `value` again, if possible."""
         ...
 
 
 class FixedToken:
-    """The token that a kubeconfig holds."""
+    """The token in a kubeconfig."""
 
     def __init__(self, value: str) -> None:
         self._value = _fit(value, "the kubeconfig", BadSetting)
@@ -30,11 +30,11 @@ class FixedToken:
         return self._value
 
     def forget(self) -> None:
-        """Nothing to do: there is no other."""
+        """Nothing to do: there is no other token."""
 
 
 class FileToken:
-    """A token in a file that is replaced now and then: a service account's, every hour, by the kubelet."""
+    """A token in a file that is replaced from time to time: a service account's, hourly, by the kubelet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class FileToken:
                 self._read_at = at
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not text"
-            raise KubeRefused(f"token file {self._path}: {reason}; mount or write it where it is expected") from error
+            raise KubeRefused(f"token file {self._path}: {reason}; mount or create it there") from error
         return self._value
 
     def forget(self) -> None:
@@ -57,7 +57,7 @@ class FileToken:
 
 
 class FetchedToken:
-    """A token that a call fetches (from SSM, say), kept for a few minutes."""
+    """A token that is fetched (from SSM, say) and kept for a few minutes."""
 
     def __init__(self, fetch: Callable[[], str], clock: Clock, kept_seconds: float = KEPT_SECONDS) -> None:
         self._fetch = fetch
@@ -78,8 +78,8 @@ class FetchedToken:
 
 
 def _fit(text: str, where: str, error: type[NeedsOperator] = KubeRefused) -> str:
-    """The token without white space around it. HTTP would refuse a bad one, but with a message that quotes it."""
+    """The token without surrounding whitespace. Bad ones are refused here: urllib3's message would quote them."""
     token = text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise error(f"the token from {where} is empty or has characters that no token has; put a valid one there")
+        raise error(f"the token from {where} is empty or contains invalid characters; put a valid one there")
     return token

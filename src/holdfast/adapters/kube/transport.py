@@ -1,4 +1,4 @@
-"""Requests to the API server over urllib3: sent once, with a limit on every wait, over verified TLS."""
+"""Requests to the API server over urllib3: sent once, with timeouts, over verified TLS."""
 
 import contextlib
 import ssl
@@ -11,26 +11,26 @@ import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 from urllib3.response import BaseHTTPResponse
 
-from holdfast.adapters.kube.config import Access
+from holdfast.adapters.kube.config import KubeAccess
 from holdfast.kernel.text import cut
 
 _METHODS: Final = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "patch": "PATCH", "delete": "DELETE"}
-# The connection was cut. Everything else that TLS complains of stays wrong until somebody acts.
+# The connection was cut. Any other TLS error is permanent until a person acts.
 _CUT_OFF: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long to wait, in seconds, for a connection and for the next bytes of an answer."""
+    """How long to wait for a connection, and for the next bytes of a response."""
 
     connect_seconds: float = 3.0
-    # An eviction may take the server ten seconds: so long does it look again whether a conflict has passed.
+    # An eviction may take ten seconds: that is how long the server retries after a conflict.
     answer_seconds: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call, in the words of RBAC: a verb, a resource, and an object's name where it is about one."""
+    """One call in RBAC's terms: a verb, a resource, and an object's name if it is about one."""
 
     verb: str
     resource: str
@@ -45,14 +45,14 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KubeResponse:
     status: int
     body: bytes = b""
     retry_after_seconds: float = 0.0
 
 
-class TransportError(Exception):
-    """No answer. `refused` when TLS failed in a way that waiting does not mend."""
+class KubeTransportError(Exception):
+    """No response. `refused` if TLS failed in a way that a retry does not fix."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
@@ -60,48 +60,48 @@ class TransportError(Exception):
 
 
 class Stream(Protocol):
-    """An answer that goes on, line by line. Iterating raises TransportError when it breaks off."""
+    """A response that is read line by line. Iterating raises KubeTransportError if the connection breaks."""
 
     status: int
 
     def __iter__(self) -> Iterator[bytes]: ...
 
     def body(self) -> bytes:
-        """All of it, for an answer that is an error."""
+        """The whole body, for an error response."""
         ...
 
     def interrupt(self) -> None:
-        """End a wait for the next line, from another thread."""
+        """Stop waiting for the next line, from another thread."""
         ...
 
     def close(self) -> None: ...
 
 
-class Transport(Protocol):
-    def send(self, request: Request) -> Answer:
-        """Send once. Any status is an answer; TransportError tells that there was none."""
+class KubeTransport(Protocol):
+    def send(self, request: Request) -> KubeResponse:
+        """Send once. Returns a response of any status; raises KubeTransportError if there was none."""
         ...
 
     def open(self, request: Request, idle_seconds: float) -> Stream:
-        """The same for an answer that goes on; it breaks off when no byte came for so long."""
+        """The same for a streamed response; it fails if no byte arrives for `idle_seconds`."""
         ...
 
     def forget_token(self) -> bool:
-        """The server did not know the token. Whether there is another one now."""
+        """The server refused the token. Returns whether there is another one now."""
         ...
 
     def close(self) -> None: ...
 
 
 def path_of(*segments: str) -> str:
-    """A path in which no name can become a path of its own."""
+    """A path with escaped segments, so that a name cannot change the path."""
     return "".join("/" + quote(segment, safe="") for segment in segments)
 
 
 class HttpTransport:
-    """Implements `Transport`."""
+    """Implements `KubeTransport`."""
 
-    def __init__(self, access: Access, limits: Limits | None = None, *, agent: str = "holdfast") -> None:
+    def __init__(self, access: KubeAccess, limits: Limits | None = None, *, agent: str = "holdfast") -> None:
         self._access = access
         self._limits = limits or Limits()
         self._agent = agent
@@ -114,18 +114,18 @@ class HttpTransport:
             retries=False,
         )
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> KubeResponse:
         try:
             response = self._request(request, self._limits.answer_seconds, preload=True)
         except HTTPError as error:
-            raise _told(error) from error
-        return Answer(response.status, response.data, _seconds(response.headers.get("Retry-After")))
+            raise _translated(error) from error
+        return KubeResponse(response.status, response.data, _seconds(response.headers.get("Retry-After")))
 
     def open(self, request: Request, idle_seconds: float) -> Stream:
         try:
             return HttpStream(self._request(request, idle_seconds, preload=False))
         except HTTPError as error:
-            raise _told(error) from error
+            raise _translated(error) from error
 
     def forget_token(self) -> bool:
         token = self._access.token
@@ -171,34 +171,34 @@ class HttpStream:
     def __iter__(self) -> Iterator[bytes]:
         rest = b""
         try:
-            # The server sends each event as one chunk; one line may still come in several.
+            # The server sends each event as one chunk; a line may still arrive in several.
             for chunk in self._response.stream(2**16):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from lines
         except HTTPError as error:
-            raise _told(error) from error
+            raise _translated(error) from error
 
     def body(self) -> bytes:
         try:
             return self._response.data
         except HTTPError as error:
-            raise _told(error) from error
+            raise _translated(error) from error
 
     def interrupt(self) -> None:
-        # It may have ended by itself in this very moment, which is as good.
+        # It may just have ended by itself, which is fine.
         with contextlib.suppress(ValueError, RuntimeError, OSError):
             self._response.shutdown()
 
     def close(self) -> None:
-        # Not handed back to the pool: more of the answer may still be on its way in.
+        # Not returned to the pool: more of the response may still arrive.
         self._response.close()
 
 
-def _told(error: HTTPError) -> TransportError:
+def _translated(error: HTTPError) -> KubeTransportError:
     cause = error.args[0] if isinstance(error, SSLError) and error.args else error
     refused = isinstance(cause, ssl.SSLError | ssl.CertificateError) and not isinstance(cause, _CUT_OFF)
     reason = getattr(cause, "verify_message", "") or str(cause)
-    return TransportError(f"{type(cause).__name__}: {cut(reason, 200)}", refused=refused)
+    return KubeTransportError(f"{type(cause).__name__}: {cut(reason, 200)}", refused=refused)
 
 
 def _seconds(text: str | None) -> float:

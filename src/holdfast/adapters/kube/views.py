@@ -1,4 +1,4 @@
-"""What is known of one resource, kept by a watch and read by ticks: from two threads, so under a lock."""
+"""The cached objects of one resource: written by a watch, read by ticks, from two threads."""
 
 import threading
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from holdfast.ports.kube import KubeRefused, KubeUnavailable, Node, Pod
 T = TypeVar("T", bound=Node | Pod)
 
 
-class View(Generic[T]):
-    """The objects of one resource, and how long ago the server was last heard of."""
+class ResourceView(Generic[T]):
+    """The objects of one resource, and how long ago the server last sent something."""
 
     def __init__(self, name: str, clock: Clock, stale_after_seconds: float) -> None:
         self.name = name
@@ -25,7 +25,7 @@ class View(Generic[T]):
         self._error: Exception | None = None
 
     def items(self) -> list[T]:
-        """All of them. Raises the reason if there is no list yet, or if it is too old to decide on."""
+        """All objects. Raises the reason if there is no list yet, or if it is too old."""
         with self._lock:
             age_seconds = self._age_seconds()
             if age_seconds is not None and age_seconds <= self._stale_after_seconds:
@@ -33,19 +33,19 @@ class View(Generic[T]):
             error = self._error
         if isinstance(error, KubeRefused):
             raise KubeRefused(str(error)) from error
-        heard = "not listed yet" if age_seconds is None else f"last heard of {age_seconds:.0f} s ago"
+        heard = "not listed yet" if age_seconds is None else f"last update {age_seconds:.0f} s ago"
         limit = "" if age_seconds is None else f", more than {self._stale_after_seconds:g} s"
-        raise KubeUnavailable(f"Kubernetes, watch {self.name}: {heard}{limit}; {error or 'no answer'}") from error
+        raise KubeUnavailable(f"Kubernetes, watch {self.name}: {heard}{limit}; {error or 'no response'}") from error
 
     def age_seconds(self) -> float | None:
-        """How long ago the server was last heard of; None before the first list."""
+        """How long ago the server last sent something; None before the first list."""
         with self._lock:
             return self._age_seconds()
 
     def replace_all(self, items: Iterable[T], as_of_seconds: float) -> bool:
-        """The list as it was then, whatever was known before. Whether anything is different now.
+        """Replace all objects by the list as of that time. Returns whether anything changed.
 
-        The first one always is: an empty list is more than none.
+        The first list always counts as a change: an empty list is more than none.
         """
         found = {item.uid: item for item in items}
         with self._lock:
@@ -69,12 +69,12 @@ class View(Generic[T]):
             return self._by_uid.pop(item.uid, None) is not None
 
     def hear(self) -> None:
-        """The server is there, and has nothing new."""
+        """The server is alive, and has nothing new."""
         with self._lock:
             self._hear(self._clock.monotonic_seconds())
 
     def fail(self, error: Exception) -> None:
-        """Why nothing is heard: told when the view is asked for and too old."""
+        """Note why there are no updates; raised by `items` when the view is too old."""
         with self._lock:
             self._error = error
 
@@ -88,7 +88,7 @@ class View(Generic[T]):
 
 
 def _differ(one: T, other: T) -> bool:
-    """In anything that the port tells. A node's version alone changes with each of its heartbeats."""
+    """Whether they differ in more than a node's version, which changes with each heartbeat."""
     if isinstance(one, Node) and isinstance(other, Node):
         return replace(one, resource_version=other.resource_version) != other
     return one != other

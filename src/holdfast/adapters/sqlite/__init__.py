@@ -1,14 +1,14 @@
-"""The store in a SQLite file: for a laptop, or for one machine."""
+"""The store in a SQLite file: for a laptop, or a single host."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.adapters.sqlite.admin import SqliteTables
 from holdfast.adapters.sqlite.driver import ApswDriver, Driver, StandardDriver, best_driver
 from holdfast.adapters.sqlite.file import SqliteFile, Tuning
 from holdfast.adapters.sqlite.opening import ReadableFile, WritableFile
 from holdfast.adapters.sqlite.rows import SqliteRows
-from holdfast.adapters.sqlite.together import SqliteStore
+from holdfast.adapters.sqlite.store import SqliteStore
+from holdfast.adapters.sqlite.tables import SqliteTables, bring_up_to_date
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Meter, Table
 
@@ -35,10 +35,7 @@ def sqlite_store(
     meter: Meter | None = None,
     driver: Driver | None = None,
 ) -> SqliteStore:
-    """The store in this file.
-
-    Who writes makes what is missing: the file, its tables, their indexes. Who only reads finds what is there.
-    """
+    """The store in this file. If writable, creates the file, its tables and their indexes as needed."""
     return SqliteStore(sqlite_rows(path, clock, tables=tables, writable=writable, driver=driver), clock, meter)
 
 
@@ -51,13 +48,13 @@ def sqlite_rows(
     driver: Driver | None = None,
     tuning: Tuning | None = None,
 ) -> SqliteRows:
-    """The same without the store's meaning: for its counters, and for tests that tune SQLite."""
+    """The rows of the store: for their counters, and for tests that tune SQLite."""
     file = SqliteFile(path, driver or best_driver(), clock, tuning or Tuning())
     if not writable:
         return SqliteRows(file, ReadableFile(file))
     held = WritableFile(file)
     try:
-        held.bring_up_to_date(tables)
+        bring_up_to_date(held, tables)
         held.let_others_write()
         return SqliteRows(file, held)
     except BaseException:

@@ -1,7 +1,7 @@
-"""The two ways to SQLite: apsw, which brings a new SQLite with it, and Python's own sqlite3.
+"""Two drivers for SQLite: apsw, which bundles a recent SQLite, and Python's own sqlite3.
 
-Their connections are alike as far as we use them (`Connection`), so they are used bare: no wrapper is in the way of a
-statement. What differs is how one is opened and how its errors name their cause; both are here, and nowhere else.
+Their connections have the same methods as far as we use them (`Connection`), so they are used without a wrapper. How
+they are opened, and how their errors give the cause, differs; both differences are handled only here.
 """
 
 import sqlite3
@@ -16,14 +16,14 @@ from holdfast.kernel.errors import HoldfastError, StoreRefused, StoreUnavailable
 if TYPE_CHECKING:
     import apsw
 
-# Older ones can corrupt a write-ahead log when two connections write and check-point at once.
+# Older versions can corrupt a write-ahead log when two connections write and checkpoint at once.
 MANY_WRITERS_SINCE: Final = (3, 51, 3)
 
 _STATEMENTS_KEPT: Final = 256
 
 
 class Mode(StrEnum):
-    """How a file is opened. IMMUTABLE takes no locks and makes no files beside it: nobody may be writing."""
+    """How a file is opened. IMMUTABLE takes no locks and creates no files: there must be no writer."""
 
     CREATE = "mode=rwc"
     WRITE = "mode=rw"
@@ -42,7 +42,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """Statements run outside of transactions unless BEGIN is said."""
+    """Statements run outside of transactions until an explicit BEGIN."""
 
     def execute(self, sql: str, parameters: Sequence[str | int | None] = ..., /) -> Cursor: ...
 
@@ -55,7 +55,7 @@ class Connection(Protocol):
 
 
 class Driver(Protocol):
-    """A way to SQLite. `errors` is what its calls raise."""
+    """A SQLite library. `errors` is what its calls raise."""
 
     @property
     def name(self) -> str: ...
@@ -69,13 +69,13 @@ class Driver(Protocol):
     def open(self, path: Path, mode: Mode) -> Connection: ...
 
     def code(self, error: Exception) -> int:
-        """SQLite's primary result code; 0 where the error does not come from SQLite."""
+        """SQLite's primary result code; 0 if the error is not from SQLite."""
         ...
 
 
 @dataclass(frozen=True)
 class StandardDriver:
-    """Python's own sqlite3, with the SQLite that Python was linked to."""
+    """Python's own sqlite3, with the SQLite that Python is linked to."""
 
     name: str = "sqlite3"
     version: tuple[int, ...] = sqlite3.sqlite_version_info
@@ -96,7 +96,7 @@ class StandardDriver:
 
 
 class ApswDriver:
-    """apsw. A VFS other than SQLite's own is for tests that watch or fail what reaches the disk."""
+    """apsw. Tests set a VFS to observe or fail disk writes."""
 
     name = "apsw"
 
@@ -120,7 +120,7 @@ class ApswDriver:
 
 
 def best_driver() -> Driver:
-    """apsw where it is installed, else Python's own."""
+    """apsw if it is installed, otherwise Python's own."""
     try:
         return ApswDriver()
     except ImportError:
@@ -131,18 +131,18 @@ def version_text(driver: Driver) -> str:
     return ".".join(map(str, driver.version))
 
 
-# SQLite's primary result codes, as far as they are told apart here.
+# SQLite's primary result codes, as far as they are distinguished here.
 _ERROR, _PERM, _BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR = 1, 3, 5, 6, 7, 8, 10
 _CORRUPT, _FULL, _CANTOPEN, _PROTOCOL, _AUTH, _NOTADB = 11, 13, 14, 15, 23, 26
 
 
 def is_busy(driver: Driver, error: Exception) -> bool:
-    """Whether somebody else was in the way, so that the same call may succeed in a moment."""
+    """Whether another connection was in the way, so that the same call may soon succeed."""
     return driver.code(error) in (_BUSY, _LOCKED, _PROTOCOL)
 
 
 def translated(driver: Driver, error: Exception, path: Path) -> Exception:
-    """SQLite's error as one of ours; an error that is a fault of our own program stays as it is."""
+    """SQLite's error as one of ours. Programming errors are returned unchanged."""
     code = driver.code(error)
     if code in _MEANINGS:
         kind, text = _MEANINGS[code]
@@ -152,16 +152,16 @@ def translated(driver: Driver, error: Exception, path: Path) -> Exception:
     return error
 
 
-_DAMAGED = "the file is damaged; put a copy back from before, or move it away to start afresh. It was not changed"
-_NOT_OPENED = "the file or its directory cannot be opened; see that this user may read and write both"
-_READ_ONLY = "the file cannot be written; see that this user may write it and its directory"
+_DAMAGED = "the file is damaged; restore a backup, or move it away to start from scratch. It was not changed"
+_NOT_OPENED = "cannot open the file or its directory; check that this user may read and write both"
+_READ_ONLY = "cannot write the file; check that this user may write it and its directory"
 _MEANINGS: Final[dict[int, tuple[type[HoldfastError], str]]] = {
-    _BUSY: (StoreUnavailable, "another process keeps it busy; nothing was written, try again"),
-    _LOCKED: (StoreUnavailable, "another connection keeps it busy; nothing was written, try again"),
-    _PROTOCOL: (StoreUnavailable, "other processes keep it busy; nothing was written, try again"),
-    _FULL: (StoreUnavailable, "no space left; nothing was written, and writing goes on once there is space again"),
-    _IOERR: (StoreUnavailable, "the disk failed; it is not known whether anything was written"),
-    _NOMEM: (StoreUnavailable, "no memory left; nothing was written"),
+    _BUSY: (StoreUnavailable, "locked by another process; nothing was written, try again"),
+    _LOCKED: (StoreUnavailable, "locked by another connection; nothing was written, try again"),
+    _PROTOCOL: (StoreUnavailable, "locked by other processes; nothing was written, try again"),
+    _FULL: (StoreUnavailable, "no space left; nothing was written. Writes resume once there is space"),
+    _IOERR: (StoreUnavailable, "disk I/O failed; a write may or may not have happened"),
+    _NOMEM: (StoreUnavailable, "out of memory; nothing was written"),
     _CORRUPT: (StoreRefused, _DAMAGED),
     _NOTADB: (StoreRefused, _DAMAGED),
     _CANTOPEN: (StoreRefused, _NOT_OPENED),

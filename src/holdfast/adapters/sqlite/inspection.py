@@ -1,7 +1,7 @@
-"""Is the file ours, is it whole, do we know its layout?
+"""Is the file ours, is it undamaged, do we know its layout?
 
-A file that is refused is left as it was, and nothing new lies beside it but the lock. So this is found out before
-SQLite opens the file in earnest: from its first hundred bytes, then through a connection that cannot change anything.
+A refused file stays unchanged, and nothing is created next to it but the lock. So this is checked before SQLite opens
+the file for writing: first its header of a hundred bytes, then through a read-only connection.
 """
 
 import stat
@@ -17,23 +17,23 @@ from holdfast.adapters.sqlite.file import SqliteFile
 from holdfast.adapters.sqlite.schema import APPLICATION_ID, version_of
 from holdfast.kernel.errors import StoreRefused
 
-# A larger file is only read where it is used: looking through all of it would make every start slow.
-LOOKED_THROUGH_BYTES_MOST: Final = 32 * 1024 * 1024
+# Larger files are not checked in full: that would slow down every start.
+CHECKED_BYTES_MOST: Final = 32 * 1024 * 1024
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
 
 
-class Found(Enum):
+class FoundFile(Enum):
     NOTHING = "no file, or an empty one"
-    OURS = "a file of ours"
+    OURS = "one of our files"
 
 
 class OpenHere:
     """The files that this process has open.
 
-    They are not looked at from outside of SQLite again: closing any descriptor of a file makes the kernel drop all
-    locks that the process has on it, also those that SQLite relies on.
+    They must not be opened again outside of SQLite: closing any descriptor of a file makes the kernel drop all locks
+    that the process has on it, including SQLite's.
     """
 
     def __init__(self) -> None:
@@ -58,42 +58,42 @@ class OpenHere:
 open_here: Final = OpenHere()
 
 
-def found_at(path: Path, known_version: int) -> Found:
-    """What lies there, by its kind and its first bytes; StoreRefused if it is not for us."""
+def found_at(path: Path, known_version: int) -> FoundFile:
+    """What is at this path, by its type and header; raises StoreRefused if it is not ours."""
     try:
         about = path.stat()
     except FileNotFoundError:
         return _nothing(path)
     except OSError as error:
-        raise StoreRefused(f"{path}: cannot be opened: {error.strerror}") from error
+        raise StoreRefused(f"{path}: cannot open: {error.strerror}") from error
     if not stat.S_ISREG(about.st_mode):
         kind = "a directory" if stat.S_ISDIR(about.st_mode) else "not a file"
         raise StoreRefused(f"{path} is {kind}; name a file, for example HOLDFAST_STORE=sqlite:{path}/holdfast.db")
     if about.st_nlink > 1:
-        # Two names have two logs and two locks: two writers would each destroy what the other wrote.
+        # Each name has its own log and lock: two writers would destroy each other's writes.
         raise StoreRefused(f"{path} has {about.st_nlink} names (hard links); remove the others, or copy the file")
     if about.st_size == 0:
         return _nothing(path)
     if not open_here.holds(path):
         _check_header(path, known_version)
-    return Found.OURS
+    return FoundFile.OURS
 
 
-def look_through(file: SqliteFile, known_version: int) -> None:
-    """Refuse a file that is newer than its first bytes say, or damaged. The caller has the writer's lock."""
+def check_content(file: SqliteFile, known_version: int) -> None:
+    """Refuse a file that is damaged, or newer than its header says. The caller holds the writer lock."""
     if open_here.holds(file.path):
         return
     mode = Mode.READ if has_log(file.path) else Mode.IMMUTABLE
     with closing(file.opened(mode)) as connection:
-        check_version(file.path, file.patiently(lambda: version_of(connection)), known_version)
-        if file.path.stat().st_size <= LOOKED_THROUGH_BYTES_MOST:
+        check_version(file.path, file.retry_while_busy(lambda: version_of(connection)), known_version)
+        if file.path.stat().st_size <= CHECKED_BYTES_MOST:
             [(verdict,), *_] = file.rows(connection, "PRAGMA quick_check(1)")
             if verdict != "ok":
                 raise _damaged(file.path, verdict)
 
 
 def has_log(path: Path) -> bool:
-    """Whether writes lie in the write-ahead log that are not in the file yet."""
+    """Whether the write-ahead log contains writes that are not in the file yet."""
     return _size_bytes(beside(path, "-wal")) > 0
 
 
@@ -104,55 +104,55 @@ def beside(path: Path, suffix: str) -> Path:
 def check_version(path: Path, version: int, known_version: int) -> None:
     if version > known_version:
         raise StoreRefused(
-            f"{path} was written by a newer Holdfast: it has layout {version}, this one knows up to {known_version}. "
-            "Install that version, or name another file in HOLDFAST_STORE. The file was not changed"
+            f"{path} was written by a newer Holdfast: it has layout {version}, this version knows up to "
+            f"{known_version}. Install the newer version, or set HOLDFAST_STORE to another file. It was not changed"
         )
 
 
-def _nothing(path: Path) -> Found:
+def _nothing(path: Path) -> FoundFile:
     if not path.parent.is_dir():
-        raise StoreRefused(f"{path}: there is no directory {path.parent}; make it, or name another file")
+        raise StoreRefused(f"{path}: directory {path.parent} does not exist; create it, or choose another file")
     for suffix in ("-wal", "-journal"):
         log = beside(path, suffix)
         if _size_bytes(log) > 0:
-            # SQLite would take it for the new file's own log, and write old pages into it.
-            raise StoreRefused(f"{log} holds writes of a file that is gone; put {path} back, or move {log} away")
-    return Found.NOTHING
+            # SQLite would apply it to the new file as that file's log.
+            raise StoreRefused(f"{log} is the log of a file that is gone; restore {path}, or move {log} away")
+    return FoundFile.NOTHING
 
 
 def _check_header(path: Path, known_version: int) -> None:
-    # Asked first: who writes the file may be just about to close it, and its log would be gone by the end.
+    # Ask first: a writer may be about to close the file, and its log would be gone by then.
     may_be_unfinished = has_log(path)
     try:
         with path.open("rb") as opened:
             header = opened.read(_HEADER_BYTES)
     except OSError as error:
-        raise StoreRefused(f"{path}: cannot be opened: {error.strerror}") from error
+        raise StoreRefused(f"{path}: cannot open: {error.strerror}") from error
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
-        raise StoreRefused(f"{path} is not a SQLite file; name another one in HOLDFAST_STORE. It was not changed")
+        raise StoreRefused(f"{path} is not a SQLite file; set HOLDFAST_STORE to another one. It was not changed")
     application_id = int.from_bytes(header[68:72])
     if application_id != APPLICATION_ID:
         raise StoreRefused(
             f"{path} is a SQLite file of another program (application id {application_id:#x}, "
-            f"ours is {APPLICATION_ID:#x}); name another one in HOLDFAST_STORE. It was not changed"
+            f"ours is {APPLICATION_ID:#x}); set HOLDFAST_STORE to another one. It was not changed"
         )
     check_version(path, int.from_bytes(header[60:64]), known_version)
-    # While the log is written back into the file, and if that was cut short, the file is shorter than it says.
+    # During a checkpoint, or after an interrupted one, the file is shorter than its header says.
     page_bytes, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
     said_bytes = (65536 if page_bytes == 1 else page_bytes) * pages
     size_bytes = _size_bytes(path)
     if size_bytes < said_bytes and not may_be_unfinished:
-        raise _damaged(path, f"cut off: {size_bytes} of {said_bytes} bytes are there")
+        raise _damaged(path, f"truncated to {size_bytes} of {said_bytes} bytes")
 
 
 def _damaged(path: Path, how: str) -> StoreRefused:
     return StoreRefused(
-        f"{path} is damaged ({how}); put a copy from before back, or move it away to start afresh. It was not changed"
+        f"{path} is damaged ({how}); restore a backup, or move it away to start from scratch. It was not changed"
     )
 
 
 def _size_bytes(path: Path) -> int:
-    """0 where there is no file; another process may take it away at any moment."""
+    """0 if there is no file: another process may remove it at any moment."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

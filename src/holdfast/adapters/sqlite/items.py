@@ -1,11 +1,11 @@
-"""An item as text in a SQLite column: JSON that a person can read in the sqlite3 shell.
+"""Items as text in a SQLite column: JSON that people can read in the sqlite3 shell.
 
-What JSON says exactly is plain JSON. The rest is a map with one key, its tag:
+Values that JSON represents exactly are plain JSON. Others are a map with one key, a tag:
 
     {"$n": "1.5"}         a number that is not whole
     {"$b": "aGk="}        bytes, in base64
     {"$ss": ["a", "b"]}   a set of text; "$ns" of numbers, "$bs" of bytes; sorted, so that equal items are equal text
-    {"$m": {"$n": "x"}}   a map that would otherwise be taken for one of these
+    {"$m": {"$n": "x"}}   a map that would otherwise look like one of these
 """
 
 from base64 import b64decode, b64encode
@@ -20,11 +20,11 @@ from holdfast.ports.store.schema import Key
 from holdfast.ports.store.values import Item, Value, canonical
 
 _NESTED: Final = frozenset({dict, list})
-_PLAIN: Final = frozenset({str, int, bool, type(None)})  # JSON says them exactly
+_PLAIN: Final = frozenset({str, int, bool, type(None)})  # exact in JSON
 
 
 def encoded(item: Item, plain: Item | None = None) -> str:
-    """The item as text. What it has from `plain`, an item that was read from text without a tag, needs none either."""
+    """The item as text. Values shared with `plain`, an item that was read from text without tags, need no tags."""
     known = plain or {}
     tagged = {
         name: _tagged(value)
@@ -35,18 +35,18 @@ def encoded(item: Item, plain: Item | None = None) -> str:
 
 
 def checked_and_encoded(item: Item, old: Item) -> tuple[Item, str]:
-    """The item in the form in which it is read back, and its text, in one go over its attributes.
+    """The item in canonical form, and its text, in one pass over its attributes.
 
-    What it has from the old one was looked at when that came.
+    Values shared with the old item are already canonical.
     """
     checked, tagged = item.copy(), item.copy()
     for name, value in item.items():
         kind = type(value)
         if kind is str:
             if value.isascii():
-                continue  # as most are
+                continue  # the common case
         elif kind is int:
-            canonical(value, name)  # the same, unless it has too many digits
+            canonical(value, name)  # unchanged, unless it has too many digits
             continue
         elif kind is bool or value is None:
             continue
@@ -57,24 +57,24 @@ def checked_and_encoded(item: Item, old: Item) -> tuple[Item, str]:
 
 
 def decoded(text: str, table: str, key: Key | None = None) -> Item:
-    """The item that `encoded` was given. Table and key name it in errors: people may have mended it, and not well."""
+    """The item from its text. Table and key are for errors: people may have edited it by hand."""
     try:
         item = _DECODER.decode(text)
         return _all_untagged(item) if has_tags(text) else item
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
         name = table if key is None else f"{table} {key}"
         raise StoreRefused(
-            f"item {name} cannot be read: {error}; mend it in the sqlite3 shell, or delete it. It begins {text[:60]!r}"
+            f"item {name} cannot be read: {error}; fix it in the sqlite3 shell, or delete it. It begins {text[:60]!r}"
         ) from error
 
 
 def has_tags(text: str) -> bool:
-    """Whether it may have some."""
-    return "$" in text and '"$' in text  # one character is found far quicker than two
+    """Whether the text may contain tags."""
+    return "$" in text and '"$' in text  # searching for one character is much faster than for two
 
 
 def _all_untagged(item: Item) -> Item:
-    """Not the item itself: its attributes are the caller's names, and none of them is a tag."""
+    """Only the values: names of attributes are the caller's, and never tags."""
     for name, value in item.items():
         if type(value) in _NESTED:
             item[name] = _untagged(value)
@@ -139,17 +139,17 @@ def _bytes(text: str) -> bytes:
 
 
 def _numbers(texts: list[str]) -> Value:
-    # Nearly all are ids.
+    # Nearly all are ids: whole numbers.
     return _set(map(int if all(map(str.isdecimal, texts)) else _number, texts))
 
 
 def _set(elements: Iterable[Value]) -> Value:
-    # A list that people emptied, or mixed, would make a set that no backend can hold.
+    # Check it: edited by hand, the list may be empty or mixed, and no backend can store such a set.
     return canonical(frozenset(elements))
 
 
 def _hand_written_number(text: str) -> Value:
-    """A fraction as plain JSON: by people who mend an item in the shell. It stays so until its attribute is set."""
+    """A fraction as plain JSON: someone edited the item in the shell. It is kept until the attribute is set."""
     return canonical(Decimal(text))
 
 

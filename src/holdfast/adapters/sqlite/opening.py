@@ -1,7 +1,6 @@
-"""Opening a file: for writing, under the writer's lock and with our tables in it, or for reading.
+"""Opening a file: for writing, under the writer lock, or for reading.
 
-A new file is made under another name and then renamed. So whatever is found under its own name is a whole file, and
-one that was killed while it was made is no file yet.
+A new file is created under a temporary name and then renamed, so a file under its own name is always complete.
 """
 
 import os
@@ -13,85 +12,74 @@ from typing import Final
 from holdfast.adapters.sqlite.driver import Mode
 from holdfast.adapters.sqlite.file import SqliteFile
 from holdfast.adapters.sqlite.inspection import (
-    Found,
+    FoundFile,
     beside,
+    check_content,
     check_version,
     found_at,
     has_log,
-    look_through,
     open_here,
 )
 from holdfast.adapters.sqlite.lock import WriterLock
 from holdfast.adapters.sqlite.schema import MIGRATIONS, Migration, migrate, version_of
-from holdfast.adapters.sqlite.tables import carry_out, steps_towards
 from holdfast.kernel.errors import StoreRefused
-from holdfast.ports.store import Table
-from holdfast.ports.store.admin import Step
 
-# Between looking at a file and being counted as having it open, nobody else of this process may do the same.
-_one_at_a_time: Final = RLock()
+# Held from checking a file until it is registered in `open_here`, so that two threads do not interleave.
+_opening: Final = RLock()
 
 
 class WritableFile:
-    """A file that this process may write, from construction until `close`."""
+    """A file that this process may write, until `close`."""
 
     def __init__(self, file: SqliteFile, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         self.file = file
         known_version = len(migrations)
-        with _one_at_a_time, ExitStack() as undo:
-            # Looked at before it is locked as well: beside what is not ours, we leave not even a lock.
+        with _opening, ExitStack() as undo:
+            # Check before locking, too: next to a foreign file, do not even create a lock file.
             found_at(file.path, known_version)
             self._lock = _locked(file)
             undo.callback(self._lock.release)
-            if found_at(file.path, known_version) is Found.NOTHING:
-                self._only_alone("make it")
-                _make(file, migrations)
+            if found_at(file.path, known_version) is FoundFile.NOTHING:
+                self.require_exclusive("create it")
+                _create(file, migrations)
             else:
-                look_through(file, known_version)
+                check_content(file, known_version)
             identity = open_here.add(file.path)
             undo.callback(open_here.remove, identity)
             self.connection = file.opened_for_writing()
             undo.callback(self.connection.close)
-            if file.patiently(lambda: version_of(self.connection)) < known_version:
-                self._only_alone("bring its layout up to date")
-                file.patiently(lambda: migrate(self.connection, migrations))
+            if file.retry_while_busy(lambda: version_of(self.connection)) < known_version:
+                self.require_exclusive("migrate its layout")
+                file.retry_while_busy(lambda: migrate(self.connection, migrations))
             self._undo = undo.pop_all()
 
-    def bring_up_to_date(self, tables: Sequence[Table]) -> None:
-        """Carry out whatever it takes until the tables are as declared."""
-        for step in self.file.patiently(lambda: steps_towards(self.connection, tables)):
-            self.carry_out(step)
-
-    def carry_out(self, step: Step) -> None:
-        self._only_alone(str(step))
-        self.file.patiently(lambda: carry_out(self.connection, step))
+    def require_exclusive(self, purpose: str) -> None:
+        """Raise StoreRefused if another process may write the file."""
+        if not self._lock.is_exclusive:
+            raise self._lock.refusal(purpose)
 
     def let_others_write(self) -> None:
-        """From here on the tables stay as they are."""
+        """Share the lock. From here on, the tables must not be changed."""
         self._lock.share()
 
     def close(self) -> None:
         self._undo.close()
 
-    def _only_alone(self, purpose: str) -> None:
-        if not self._lock.is_exclusive:
-            raise self._lock.refusal(purpose)
-
 
 class ReadableFile:
-    """A file that this process reads, while others may write it."""
+    """A file that this process reads while others may write it."""
 
     def __init__(self, file: SqliteFile, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         known_version = len(migrations)
-        with _one_at_a_time:
-            if found_at(file.path, known_version) is Found.NOTHING:
-                raise StoreRefused(f"{file.path} is not there yet; who opens it for writing makes it: holdfast run")
+        with _opening:
+            if found_at(file.path, known_version) is FoundFile.NOTHING:
+                raise StoreRefused(f"{file.path} does not exist yet; to create it, run: holdfast run")
             self._identity = open_here.add(file.path)
         try:
-            # The log may hold a newer layout than the file itself does.
+            # The log may contain a newer layout than the file itself.
             if has_log(file.path):
                 with closing(file.opened(Mode.READ)) as connection:
-                    check_version(file.path, file.patiently(lambda: version_of(connection)), known_version)
+                    check_version(file.path, file.retry_while_busy(lambda: version_of(connection)), known_version)
         except BaseException:
             self.close()
             raise
@@ -105,21 +93,21 @@ def _locked(file: SqliteFile) -> WriterLock:
         return WriterLock(file.path, file.driver, file.clock)
     except OSError as error:
         raise StoreRefused(
-            f"{error.filename}: cannot be locked: {error.strerror}; see that it can be written"
+            f"{error.filename}: cannot be locked: {error.strerror}; check that it is writable"
         ) from error
 
 
-def _make(file: SqliteFile, migrations: Sequence[Migration]) -> None:
+def _create(file: SqliteFile, migrations: Sequence[Migration]) -> None:
     draft = beside(file.path, ".new")
     for leftover in (draft, *(beside(draft, suffix) for suffix in ("-journal", "-wal", "-shm"))):
         leftover.unlink(missing_ok=True)
-    # Before SQLite makes it: what is in it is nobody else's business. What SQLite puts beside it follows suit.
+    # Create it before SQLite does, readable by its owner only. SQLite copies the mode to the files next to it.
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with closing(file.opened(Mode.CREATE, draft)) as connection:
-        file.patiently(lambda: migrate(connection, migrations))
+        file.retry_while_busy(lambda: migrate(connection, migrations))
         file.use_log(connection)
     draft.replace(file.path)
-    # The new name is on the disk before anything is acknowledged.
+    # The new name must be on disk before any write is acknowledged.
     directory = os.open(file.path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

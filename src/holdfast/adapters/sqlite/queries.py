@@ -1,4 +1,4 @@
-"""A query as SQL: a search in one index, in that index's own order, which touches no row that it does not return."""
+"""Queries as SQL. Each searches one index in its own order, and reads only the rows that it returns."""
 
 from functools import cache
 from typing import Final
@@ -25,16 +25,16 @@ def select_expired(table: str) -> str:
 
 
 def select_in_order(query: Query, after: dict[str, str] | None) -> tuple[str, list[str | int]]:
-    """The statement and its parameters. `after` has the keys of the last item of the page before."""
+    """The statement and its parameters. `after` has the keys of the last item of the previous page."""
     index = None if query.index is None else query.table.index(query.index)
     columns = key_columns(query.table.partition, query.table.sort, index)
     partition, *order = columns
-    # SQLite takes an index over some of the rows only for a search that says which rows.
+    # SQLite uses a partial index only if the search repeats its condition.
     terms = [f"{partition} = ?", *(f"{column} IS NOT NULL" for column in optional_columns(columns))]
     parameters: list[str | int] = [query.partition]
     low, high = _bounds(query.sort)
     if after is not None:
-        # It lies within the range, so it takes the place of the bound on its side.
+        # It is within the range, so it replaces the bound on its side.
         low, high = (low, None) if query.reverse else (None, high)
         terms.append(f"({', '.join(order)}) {'<' if query.reverse else '>'} ({', '.join('?' * len(order))})")
         parameters += [after[attribute] if attribute else "" for attribute in map(columns.get, order)]
@@ -43,7 +43,7 @@ def select_in_order(query: Query, after: dict[str, str] | None) -> tuple[str, li
         parameters.append(text)
     source = quoted(query.table.name)
     if index is not None:
-        # Named, not left to the planner: should it be missing, that is an error, and not a slow search.
+        # Name the index: if it is missing, that is an error rather than a slow search.
         source += f" INDEXED BY {quoted(index_name(query.table.name, index))}"
     ordered = ", ".join(f"{column} DESC" if query.reverse else column for column in order)
     sql = f"SELECT item FROM {source} WHERE {' AND '.join(terms)} ORDER BY {ordered}"  # noqa: S608 -- names are quoted
@@ -65,10 +65,10 @@ def _bounds(wanted: SortRange | None) -> tuple[_Bound | None, _Bound | None]:
 
 
 def end_of_prefix(prefix: str) -> str | None:
-    """The first text that comes after all that begin with the prefix; None: there is none."""
+    """The first text after all texts with this prefix; None if there is none."""
     kept = prefix.rstrip(_LAST_CHARACTER)
     if not kept:
         return None
-    # What follows U+D7FF are the halves of surrogate pairs, which no text holds.
+    # U+D7FF is followed by surrogates, which valid text does not contain.
     last = kept[-1]
     return kept[:-1] + (_AFTER_SURROGATES if last == _BEFORE_SURROGATES else chr(ord(last) + 1))

@@ -1,7 +1,7 @@
 """Items in a SQLite file.
 
-Writes go through one connection, in groups. Reads have connections of their own, and the file is in WAL mode: they
-wait for nobody, and each sees the file as of the last commit.
+Writes go through one connection, in groups. Reads have their own connections, and the file is in WAL mode: they never
+wait, and see the last commit.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -38,12 +38,12 @@ class SqliteRows:
 
     @property
     def writes(self) -> int:
-        """How many calls wrote something that became durable."""
+        """The number of calls whose writes became durable."""
         return self._writer.writes if self._writer else 0
 
     @property
     def commits(self) -> int:
-        """How many times that took a wait for the disk."""
+        """The number of commits, each of which waited for the disk."""
         return self._writer.commits if self._writer else 0
 
     def read(self, table: Table, key: Key) -> Item | None:
@@ -57,7 +57,7 @@ class SqliteRows:
 
     def write(self, work: Callable[[SqliteTransaction], T]) -> T:
         if self._writer is None:
-            raise StoreRefused(f"{self._file.path} was opened for reading only; nothing was written")
+            raise StoreRefused(f"{self._file.path} was opened read-only; nothing was written")
         return self._writer.write(work)
 
     def expired_keys(self, table: Table, now: Instant, most: int) -> list[Key]:
@@ -65,14 +65,14 @@ class SqliteRows:
         return [Key(partition, sort if table.sort else None) for partition, sort in rows]
 
     def close(self) -> None:
-        """Give everything back, once. Who comes later waits until that is done; who comes from within it goes on."""
+        """Release everything, once. A concurrent second call waits for the first; a nested one returns at once."""
         with self._closing:
             if not self._is_closed:
                 self._is_closed = True
                 self._close()
 
     def _close(self) -> None:
-        # The writer last: the last connection to go writes the log back into the file, which a reader cannot do.
+        # The writer last: the last connection to close checkpoints the log, which a reader cannot do.
         self._readers.close()
         if self._writer:
             self._writer.close()
@@ -80,7 +80,7 @@ class SqliteRows:
 
 
 class _Readers:
-    """Connections that only read. One is opened when all are in use, so that a reader never waits for another."""
+    """A pool of read-only connections. It opens another one when all are in use, so that readers never wait."""
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
@@ -95,10 +95,10 @@ class _Readers:
             self._give_back(connection)
 
     def each_row(self, sql: str, parameters: Sequence[str | int]) -> Generator[Any]:
-        """Rows as they are asked for. The view of the file is held until the last one, or until it is closed."""
+        """Rows, lazily. The snapshot of the file is held until the last row, or until the generator is closed."""
         connection = self._taken()
         try:
-            cursor = self._file.patiently(lambda: connection.execute(sql, parameters))
+            cursor = self._file.retry_while_busy(lambda: connection.execute(sql, parameters))
             try:
                 yield from cursor
             except self._file.driver.errors as error:

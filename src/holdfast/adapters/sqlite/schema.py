@@ -1,15 +1,15 @@
-"""How the tables lie in a SQLite file.
+"""The layout of a SQLite file.
 
-One SQL table for each of ours, under its own name:
+One SQL table per table, under the same name:
 
-    pk, sk           the key; sk is '' where the table has no sort key
+    pk, sk           the key; sk is '' if the table has no sort key
     item             the whole item, as JSON
-    expires          its TTL attribute, where that is a whole number
-    key:NAME         the attribute NAME, which an index has as a key
+    expires          its TTL attribute, if that is a whole number
+    key:NAME         the attribute NAME, if it is a key of an index
 
-and an SQL index TABLE:INDEX for each index: its keys, then pk and sk, over the rows that have them all. The names of
-the key attributes, the projections and the TTL attribute, which SQL cannot say, are noted in "holdfast:tables". A
-colon is in no table's name, so nothing of ours meets a name that a setting gives.
+and one SQL index TABLE:INDEX per index: its keys, then pk and sk, over the rows that have them all. What SQL cannot
+express (key attributes, projections, the TTL attribute) is stored in "holdfast:tables". Names of tables contain no
+colon, so our own names never collide with names from settings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ from holdfast.kernel.errors import TableProblem
 from holdfast.ports.store import Index, Item, Table
 from holdfast.ports.store.values import Value
 
-APPLICATION_ID: Final = 0x486C6466  # "Hldf", where `file` and other programs look for a file's owner
+APPLICATION_ID: Final = 0x486C6466  # "Hldf", in the header, where `file` and other programs look
 
 _KEY_PREFIX: Final = "key:"
 _BACKFILL_ROWS: Final = 500
@@ -40,12 +40,12 @@ def _make_notes(connection: Connection) -> None:
     connection.execute('CREATE TABLE "holdfast:tables" (name TEXT PRIMARY KEY NOT NULL, layout TEXT NOT NULL)')
 
 
-# In order, never changed once released. The file's user_version is the number of those that it has been through.
+# In order, and never changed once released. The file's user_version is the number of migrations applied.
 MIGRATIONS: Final[tuple[Migration, ...]] = (_make_notes,)
 
 
-class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is noted of a table."""
+class SqliteLayout(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What "holdfast:tables" stores about a table."""
 
     partition: str
     sort: str | None = None
@@ -66,7 +66,7 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring the file to our version, one transaction for each step, so that a step is done or not begun."""
+    """Apply the missing migrations, each in its own transaction."""
     for number in range(version_of(connection), len(migrations)):
         with transaction(connection):
             migrations[number](connection)
@@ -78,16 +78,16 @@ def version_of(connection: Connection) -> int:
     return int(version)
 
 
-# What is there
+# Reading the layout
 
 
-def layout_of(connection: Connection, name: str) -> Layout | None:
-    """What is noted of the table, as far as it is true of the file: an index that is not there is left out."""
+def layout_of(connection: Connection, name: str) -> SqliteLayout | None:
+    """The stored layout of the table, without indexes that are missing from the file."""
     noted = connection.execute('SELECT layout FROM "holdfast:tables" WHERE name = ?', (name,)).fetchall()
     there = _statements_of(connection, name)
     if not noted or name not in there:
         return None
-    layout = typed_json.decoded(noted[0][0], Layout)
+    layout = typed_json.decoded(noted[0][0], SqliteLayout)
     true = tuple(
         index for index in layout.indexes if there.get(index_name(name, index)) == _index_sql(name, index, layout)
     )
@@ -95,7 +95,7 @@ def layout_of(connection: Connection, name: str) -> Layout | None:
 
 
 def _statements_of(connection: Connection, name: str) -> dict[str, str]:
-    """The statements that made the table and its indexes, by their names: SQLite keeps them word for word."""
+    """The statements that created the table and its indexes, by name: SQLite keeps them verbatim."""
     return dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE tbl_name = ?", (name,)).fetchall())
 
 
@@ -104,17 +104,17 @@ def table_names(connection: Connection) -> list[str]:
 
 
 def attributes_with_columns(connection: Connection, name: str) -> tuple[str, ...]:
-    """The attributes that have a column. All of them are kept up, also one whose index nobody declares any more."""
+    """The attributes that have a column. Each is maintained, even if its index is no longer declared."""
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()]
     return tuple(column.removeprefix(_KEY_PREFIX) for column in columns if column.startswith(_KEY_PREFIX))
 
 
-# How it is made; each within a transaction of the caller's
+# Changing the layout, within a transaction of the caller
 
 
 def create_table(connection: Connection, table: Table) -> None:
     _check_name(connection, table)
-    layout = Layout(table.partition, table.sort, table.ttl)
+    layout = SqliteLayout(table.partition, table.sort, table.ttl)
     connection.execute(
         f"CREATE TABLE {quoted(table.name)}"
         " (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk))"
@@ -129,7 +129,7 @@ def create_table(connection: Connection, table: Table) -> None:
 
 
 def add_index(connection: Connection, name: str, index: Index) -> None:
-    """Make the index, and the columns it needs, from the items that are there."""
+    """Create the index and the columns it needs, from the existing items."""
     layout = _noted(connection, name)
     have = attributes_with_columns(connection, name)
     missing = [
@@ -160,12 +160,12 @@ def set_ttl(connection: Connection, name: str, ttl: str | None) -> None:
     _note(connection, name, msgspec.structs.replace(_noted(connection, name), ttl=ttl))
 
 
-def _noted(connection: Connection, name: str) -> Layout:
+def _noted(connection: Connection, name: str) -> SqliteLayout:
     [(text,)] = connection.execute('SELECT layout FROM "holdfast:tables" WHERE name = ?', (name,)).fetchall()
-    return typed_json.decoded(text, Layout)
+    return typed_json.decoded(text, SqliteLayout)
 
 
-def _note(connection: Connection, name: str, layout: Layout) -> None:
+def _note(connection: Connection, name: str, layout: SqliteLayout) -> None:
     text = msgspec.json.encode(layout).decode()
     connection.execute('INSERT OR REPLACE INTO "holdfast:tables" (name, layout) VALUES (?, ?)', (name, text))
 
@@ -173,7 +173,7 @@ def _note(connection: Connection, name: str, layout: Layout) -> None:
 def _backfill(
     connection: Connection, name: str, columns: Sequence[str], values: Callable[[Item], list[str | int | None]]
 ) -> None:
-    """Fill columns from the items, some rows at a time: a table may be larger than memory."""
+    """Fill columns from the items, in batches: a table may be larger than memory."""
     sets = ", ".join(f"{column} = ?" for column in columns)
     select = f"SELECT rowid, item FROM {quoted(name)} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 -- quoted
     update = f"UPDATE {quoted(name)} SET {sets} WHERE rowid = ?"  # noqa: S608 -- the names are quoted
@@ -189,12 +189,12 @@ def _backfill(
 
 def quoted(name: str) -> str:
     if "\0" in name:
-        raise TableProblem(f"the name {name!r} holds a NUL character, which no SQL name can")
+        raise TableProblem(f"the name {name!r} contains a NUL character, which SQL names cannot")
     return '"' + name.replace('"', '""') + '"'
 
 
 def column_of(attribute: str) -> str:
-    """The column of an attribute that is no key of the table's own, but of an index."""
+    """The column of an attribute that is a key of an index, but not of the table."""
     return quoted(_KEY_PREFIX + attribute)
 
 
@@ -207,9 +207,9 @@ def expiry_index_name(table: str) -> str:
 
 
 def key_columns(partition: str, sort: str | None, index: Index | None = None) -> dict[str, str | None]:
-    """The columns by which a table (with these key attributes) or its index is searched and ordered.
+    """The columns, with their attributes, by which a table (with these keys) or its index is searched and ordered.
 
-    Each with its attribute. An index ends with the table's own keys, which give an order to items that are alike.
+    An index ends with the table's own keys, which order items with equal index keys.
     """
     own = {"pk": partition, "sk": sort}
     if index is None:
@@ -220,11 +220,11 @@ def key_columns(partition: str, sort: str | None, index: Index | None = None) ->
 
 
 def optional_columns(columns: Iterable[str]) -> list[str]:
-    """Those that an item may lack."""
+    """The columns that an item may lack."""
     return [column for column in columns if column not in ("pk", "sk")]
 
 
-def _index_sql(name: str, index: Index, layout: Layout) -> str:
+def _index_sql(name: str, index: Index, layout: SqliteLayout) -> str:
     columns = key_columns(layout.partition, layout.sort, index)
     present = " AND ".join(f"{column} IS NOT NULL" for column in optional_columns(columns))
     return f"CREATE INDEX {quoted(index_name(name, index))} ON {quoted(name)} ({', '.join(columns)})" + (
@@ -233,34 +233,33 @@ def _index_sql(name: str, index: Index, layout: Layout) -> str:
 
 
 def key_value(value: Value) -> str | None:
-    """What the column of an index key holds. An item from before the index may have something else there."""
+    """The value for the column of an index key. An item older than the index may have another type there."""
     return value if isinstance(value, str) and value else None
 
 
 def expiry(value: Value) -> int | None:
-    """What `expires` holds: the order of whole numbers is kept, also of those that SQLite could not hold."""
+    """The value for `expires`: whole numbers, clamped to SQLite's range, so that their order is kept."""
     return max(_EXPIRES_LEAST, min(value, _EXPIRES_MOST)) if type(value) is int else None
 
 
 def _check_name(connection: Connection, table: Table) -> None:
-    """SQL names do not tell upper from lower case, and some are SQLite's own."""
+    """SQL names are case-insensitive, and some are reserved by SQLite."""
     taken = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ? COLLATE NOCASE", (table.name,)
     ).fetchall()
     if taken:
         raise TableProblem(
-            f"table {table.name}: the file has a table {taken[0][0]!r} that is not ours or differs only in case; "
-            f"name another one in {table.setting}"
+            f"table {table.name}: the file already has a table {taken[0][0]!r}, which is not ours or differs only in "
+            f"case; set {table.setting} to another name"
         )
     if table.name.lower().startswith("sqlite_"):
         raise TableProblem(
-            f"table {table.name}: SQLite keeps names that begin with sqlite_ for itself; "
-            f"name another one in {table.setting}"
+            f"table {table.name}: SQLite reserves names that begin with sqlite_; set {table.setting} to another name"
         )
 
 
 def _check_cases(name: str, attributes: Sequence[str]) -> None:
     if len({attribute.lower() for attribute in attributes}) < len(attributes):
         raise TableProblem(
-            f"table {name}: index keys {', '.join(sorted(attributes))}: SQLite does not tell upper from lower case"
+            f"table {name}: index keys {', '.join(sorted(attributes))} differ only in case, which SQLite ignores"
         )

@@ -1,4 +1,4 @@
-"""The items of a SQLite file, read and written within one transaction."""
+"""Reading and writing the items of a SQLite file within one transaction."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -19,18 +19,18 @@ from holdfast.adapters.sqlite.schema import (
 from holdfast.kernel.errors import TableProblem
 from holdfast.ports.store import Item, Key, Table, Value
 
-_CONSTRAINT: Final = 19  # SQLite's result code: here, that there is such a key already
+_CONSTRAINT: Final = 19  # SQLite's result code: here, that the key exists
 _Values = list[str | int | None]
 
 
 class SqliteTransaction:
-    """Implements `holdfast.adapters.embedded.Transaction`. Who uses it begins and commits."""
+    """Implements `holdfast.adapters.embedded.Transaction`. The caller begins and commits."""
 
     def __init__(self, connection: Connection, driver: Driver) -> None:
-        self._cursor = connection.cursor()  # one for all statements: each is done before the next
+        self._cursor = connection.cursor()  # shared: each statement ends before the next
         self._driver = driver
         self._statements: Final = {name: _Statements(connection, name) for name in table_names(connection)}
-        self._read_without_tags: Item | None = None  # of the last that was read; mostly it is written next
+        self._read_without_tags: Item | None = None  # the last item read; usually it is written next
         self.writes_begun = 0
 
     def read(self, table: Table, key: Key) -> Item | None:
@@ -42,7 +42,7 @@ class SqliteTransaction:
         return item
 
     def text(self, table: Table, key: Key) -> str | None:
-        """The item as the file has it."""
+        """The item's text in the file."""
         rows = self._cursor.execute(select_item(table.name), (key.partition, key.sort or "")).fetchall()
         return rows[0][0] if rows else None
 
@@ -51,7 +51,7 @@ class SqliteTransaction:
         self.replace_by_text(table, key, old, new, items.encoded(new, plain))
 
     def replace_by_text(self, table: Table, key: Key, old: Item | None, new: Item, text: str) -> None:
-        """The same, where `new` has been made to text already."""
+        """The same, with `new` already encoded as text."""
         statements = self._of(table)
         check_item_size(new, table, key, text)
         self.writes_begun += 1
@@ -62,7 +62,7 @@ class SqliteTransaction:
         self._cursor.execute(sql, (text, *columns, key.partition, key.sort or ""))
 
     def insert(self, table: Table, key: Key, new: Item, text: str) -> bool:
-        """Put the item where none is; whether none was. Where one hardly ever is, that saves a read."""
+        """Insert the item; False if its key exists. Saves a read if it hardly ever does."""
         statements = self._of(table)
         check_item_size(new, table, key, text)
         self.writes_begun += 1
@@ -71,7 +71,7 @@ class SqliteTransaction:
         except self._driver.errors as error:
             if self._driver.code(error) != _CONSTRAINT:
                 raise
-            return False  # and the transaction goes on
+            return False  # the transaction continues
         return True
 
     def remove(self, table: Table, key: Key) -> None:
@@ -83,19 +83,19 @@ class SqliteTransaction:
         try:
             return self._statements[table.name]
         except KeyError:
-            raise TableProblem(f"table {table.name} is not in the file; run: holdfast tables create") from None
+            raise TableProblem(f"table {table.name} does not exist in the file; run: holdfast tables create") from None
 
 
 class _Column(NamedTuple):
-    """What stands beside an item, for SQLite to find it by: an index key, or when it expires."""
+    """A column derived from an item: an index key, or its expiry."""
 
     name: str
     attribute: str
-    made_of: Callable[[Value], str | int | None]
+    value_of: Callable[[Value], str | int | None]
 
 
 class _Statements:
-    """What is said to one table. Made from the table as it lies in the file, so that all its columns are kept up."""
+    """The SQL statements of one table, built from its layout in the file, so that all columns are maintained."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         layout = layout_of(connection, name)
@@ -103,23 +103,23 @@ class _Statements:
         expires = [_Column("expires", layout.ttl, expiry)] if layout and layout.ttl else []
         self._columns = (*expires, *[_Column(column_of(attribute), attribute, key_value) for attribute in keys])
         self._table = quoted(name)
-        self._updates: dict[tuple[_Column, ...], str] = {}  # by the columns that they change
+        self._updates: dict[tuple[_Column, ...], str] = {}  # by changed columns
         names = ["item", *[column.name for column in self._columns], "pk", "sk"]
         marks = ", ".join("?" * len(names))
         self.insert = f"INSERT INTO {self._table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 -- quoted
         self.delete = f"DELETE FROM {self._table} WHERE pk = ? AND sk = ?"  # noqa: S608 -- the name is quoted
 
     def columns(self, item: Item) -> _Values:
-        return [column.made_of(item.get(column.attribute)) for column in self._columns]
+        return [column.value_of(item.get(column.attribute)) for column in self._columns]
 
     def update(self, old: Item, new: Item) -> tuple[str, _Values]:
-        """What makes one of the other. An index that SQLite is not told of is not touched; mostly none has changed."""
+        """The update that turns `old` into `new`. It names only changed columns: SQLite then skips other indexes."""
         changed, values = [], []
         for column in self._columns:
             before, after = old.get(column.attribute), new.get(column.attribute)
             if before is not after and (before != after or type(before) is not type(after)):
                 changed.append(column)
-                values.append(column.made_of(after))
+                values.append(column.value_of(after))
         return self._update_of(tuple(changed)), values
 
     def _update_of(self, columns: tuple[_Column, ...]) -> str:

@@ -1,20 +1,20 @@
-"""Group commit: writers who come at the same time share one transaction, and one wait for the disk.
+"""Group commit: concurrent writers share one transaction, and one wait for the disk.
 
-There is no thread of its own. A writer who finds nobody at work leads: it takes everything that waits, runs it in one
-transaction, commits, and wakes the next of its group, who wakes the next. The last one hands on to the first of those
-who came meanwhile, and that one leads.
+There is no writer thread. A writer that finds no leader becomes one: it takes the whole queue, runs it in one
+transaction, commits, and wakes the next writer of its group, which wakes the next. The last one wakes the first of
+those that arrived meanwhile, and that one leads.
 
-    a leads     takes [a b c] ── BEGIN a b c COMMIT ──► wakes b, who wakes c, who wakes d
+    a leads     takes [a b c] ── BEGIN a b c COMMIT ──► wakes b, which wakes c, which wakes d
     d, e        arrive and wait                         d leads, takes [d e a b c] ── BEGIN …
 
-The group is woken one by the other: a crowd that wakes at once only queues up for Python's interpreter lock. And nobody
-leads until all of it are awake: who writes again at once is then in the next group, and not in its leader's way.
+Writers wake each other in turn: if they all woke at once, they would only queue for Python's interpreter lock. And the
+next leader starts only when all are awake: a writer that writes again immediately then joins the next group.
 
-One writer's failure is not the others'. Work that raises before it wrote anything has changed nothing, and the rest
-goes on. If anything else fails, the whole group is rolled back and each work runs again in a transaction of its own.
+Failures are isolated. If work raises before it wrote anything, the rest of the group continues. On any other failure,
+the whole group is rolled back, and each work runs again in its own transaction.
 
-An interrupt (Ctrl-C) is held back until the write has come to its end. Were its thread to go at once, those who wait
-for it to lead, or to wake them, would wait for ever.
+An interrupt (Ctrl-C) is deferred until the write has ended. If its thread left at once, the writers that wait for it to
+lead, or to wake them, would wait forever.
 """
 
 import os
@@ -36,14 +36,14 @@ T = TypeVar("T")
 
 
 class _Writer(Struct, eq=False):
-    """One who writes: its work, what became of it, and its place among the others."""
+    """One writer: its work, its result, and its place in the queue."""
 
     work: Callable[[SqliteTransaction], Any]
-    turn: Any  # a lock, held while it waits
+    turn: Any  # a lock that is held while it waits
     result: Any = None
     error: Exception | None = None
-    group: Sequence["_Writer"] = ()  # whom it leads, itself the first of them
-    following: "_Writer | None" = None  # whom it wakes when it wakes
+    group: Sequence["_Writer"] = ()  # the writers it leads, itself first
+    following: "_Writer | None" = None  # the writer that it wakes
     has_joined: bool = False
     is_awake: bool = False
     has_begun: bool = False
@@ -61,21 +61,21 @@ class _Writer(Struct, eq=False):
         try:
             raise self.error
         finally:
-            self.error = None  # its traceback leads back here: let go, or only the garbage collector could
+            self.error = None  # its traceback refers to this frame: break the cycle
 
 
 class GroupCommit:
-    """Runs work in transactions. `writes` and `commits` count what became durable."""
+    """Runs work in transactions. `writes` and `commits` count durable ones."""
 
     def __init__(self, file: SqliteFile, connection: Connection) -> None:
         self._file = file
         self._connection = connection
         self._transaction = SqliteTransaction(connection, file.driver)
-        self._lock = allocate_lock()  # guards the queue, and who leads it
+        self._lock = allocate_lock()  # guards the queue and its leader
         self._queue: list[_Writer] = []
         self._leader: _Writer | None = None
         self._is_closed = False
-        self._threads: set[int] = set()  # those within a write
+        self._threads: set[int] = set()  # threads within a write
         self._process = os.getpid()
         self._identity = file_identity(file.path)
         self.writes = 0
@@ -83,23 +83,21 @@ class GroupCommit:
 
     def write(self, work: Callable[[SqliteTransaction], T]) -> T:
         """Run the work and make it durable. It may run on another thread, and more than once."""
-        self._refuse_the_impossible()
-        result: T = self._seen_through(_Writer(work, allocate_lock())).outcome()
+        self._refuse_deadlocks()
+        result: T = self._run_to_end(_Writer(work, allocate_lock())).outcome()
         return result
 
-    def _refuse_the_impossible(self) -> None:
-        """What would wait for ever: a write within a write (from a signal handler), or in a fork of this process."""
+    def _refuse_deadlocks(self) -> None:
+        """Refuse a write within a write (from a signal handler) or in a forked process: it would wait forever."""
         if get_ident() in self._threads:
-            raise StoreRefused(
-                f"{self._file.path}: a write within a write, as from a signal handler; nothing was written"
-            )
+            raise StoreRefused(f"{self._file.path}: nested write, for example in a signal handler; nothing was written")
         if self._process != os.getpid():
             raise StoreRefused(
-                f"{self._file.path} was opened before this process was forked off; nothing was written. Open it again"
+                f"{self._file.path} was opened before this process was forked; nothing was written. Open it again"
             )
 
     def close(self) -> None:
-        """Finish what waits, and take no more."""
+        """Finish pending writes, and accept no more."""
         last = _Writer(lambda _: None, allocate_lock())
         with self._lock:
             if self._is_closed:
@@ -107,19 +105,19 @@ class GroupCommit:
             last.turn.acquire()
             self._join(last)
             self._is_closed = True
-        self._seen_through(last)
+        self._run_to_end(last)
         self._connection.close()
 
-    # Who leads, who waits
+    # Leading and waiting
 
-    def _seen_through(self, mine: _Writer) -> _Writer:
+    def _run_to_end(self, mine: _Writer) -> _Writer:
         interrupt: BaseException | None = None
         while not mine.has_left:
-            # Two loops: a second interrupt may come just as the inner one turns, where no `except` reaches.
+            # Two loops: a second interrupt may arrive between two turns of the inner one, outside its `try`.
             try:
                 while not mine.has_left:
                     try:
-                        self._go_on(mine)
+                        self._advance(mine)
                     except BaseException as error:
                         interrupt = error
             except BaseException as error:
@@ -128,8 +126,8 @@ class GroupCommit:
             raise interrupt
         return mine
 
-    def _go_on(self, mine: _Writer) -> None:
-        """From wherever it is to its end. After an interrupt it is called again, so each step may come twice."""
+    def _advance(self, mine: _Writer) -> None:
+        """Continue from the current state to the end. Called again after an interrupt, so each step may repeat."""
         self._threads.add(get_ident())
         if not mine.has_joined:
             mine.turn.acquire(blocking=False)
@@ -137,7 +135,7 @@ class GroupCommit:
                 self._join(mine)
         while not mine.is_awake:
             mine.turn.acquire()
-        # Awake, and yet not done: it is ours to lead.
+        # Awake but not done: this writer leads.
         if not mine.is_done:
             self._lead(mine)
         if self._leader is mine:
@@ -146,14 +144,14 @@ class GroupCommit:
         if mine.following is not None:
             mine.following.wake()
         self._threads.discard(get_ident())
-        mine.group, mine.has_left = (), True  # it is in its own group: let go, or only the garbage collector could
+        mine.group, mine.has_left = (), True  # it is part of its own group: break the cycle
 
     def _join(self, mine: _Writer) -> None:
         if self._is_closed:
             mine.error = StoreUnavailable(f"{self._file.path} is closed; nothing was written")
             mine.is_awake = mine.is_done = mine.has_joined = True
             return
-        # No call in between: interrupts come at calls and loops, so this is done as a whole or not at all.
+        # No call in between: interrupts arrive at calls and loops, so this runs completely or not at all.
         if self._leader is None:
             self._leader = mine
             mine.is_awake = True
@@ -166,22 +164,22 @@ class GroupCommit:
                 mine.group, self._queue, mine.has_begun = self._queue, [], True
             self._run(mine.group)
         elif not mine.is_done:
-            self._give_up(mine.group)
+            self._abandon(mine.group)
         for writer, following in pairwise(mine.group):
             writer.following = following
         self._leader = mine.group[-1]
-        # Itself last: were it interrupted in between, it would do all of this again.
+        # Itself last: if interrupted in between, it repeats all of this.
         for writer in reversed(mine.group):
             writer.is_done = True
 
-    def _give_up(self, group: Sequence[_Writer]) -> None:
-        """The leader was interrupted in the midst of it, and cannot tell how far it came."""
+    def _abandon(self, group: Sequence[_Writer]) -> None:
+        """The leader was interrupted during the transaction: its outcome is unknown."""
         self._roll_back()
         for writer in group:
-            message = f"{self._file.path}: interrupted; it is not known whether anything was written"
+            message = f"{self._file.path}: interrupted; a write may or may not have happened"
             writer.error = writer.error or StoreUnavailable(message)
 
-    # What the leader does
+    # Running a group
 
     def _run(self, group: Sequence[_Writer]) -> None:
         has_begun = False
@@ -193,8 +191,8 @@ class GroupCommit:
         except Exception as error:
             self._roll_back()
             for writer in group:
-                writer.error = self._error_of_ours(error)
-                # Not if it could not even begin: each would only wait in vain for the same.
+                writer.error = self._translated(error)
+                # Not if BEGIN failed: each retry would only wait for the same lock.
                 if has_begun and len(group) > 1:
                     writer.error = None
                     self._run([writer])
@@ -204,7 +202,7 @@ class GroupCommit:
                 self.commits += 1
 
     def _has_written(self, writer: _Writer) -> bool:
-        """Run the work. If it fails when it has written something, or has broken the transaction, all are to know."""
+        """Run the work. Raises if it failed after a write, or broke the transaction: then the group is affected."""
         transaction = self._transaction
         before = transaction.writes_begun
         try:
@@ -212,26 +210,26 @@ class GroupCommit:
         except Exception as error:
             if transaction.writes_begun > before or not self._connection.in_transaction:
                 raise
-            writer.error = self._error_of_ours(error)
+            writer.error = self._translated(error)
         return transaction.writes_begun > before
 
     def _begin(self) -> None:
         self._roll_back()
-        # Removed or replaced, the open file would take writes that nobody could ever read again.
+        # If the file was removed or replaced, writes to the open one would be lost.
         if file_identity(self._file.path) != self._identity:
             raise StoreRefused(
                 f"{self._file.path} was removed or replaced while it was open; nothing was written. "
-                "Put it back, and start again"
+                "Restore it, and restart Holdfast"
             )
-        self._file.patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+        self._file.retry_while_busy(lambda: self._connection.execute("BEGIN IMMEDIATE"))
 
     def _roll_back(self) -> None:
-        """Undo what is not committed. Should that fail too, the next transaction begins with another try."""
+        """Undo uncommitted writes. If that fails too, the next transaction starts with another attempt."""
         with suppress(self._file.driver.errors):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    def _error_of_ours(self, error: Exception) -> Exception:
+    def _translated(self, error: Exception) -> Exception:
         ours = self._file.translated(error)
         if ours is not error:
             ours.__cause__ = error
@@ -239,7 +237,7 @@ class GroupCommit:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """Which file a path leads to; None: to none."""
+    """Identifies the file at a path; None if there is none."""
     try:
         found = path.stat()
     except OSError:

@@ -1,12 +1,19 @@
-"""Charts as numbers: what a template draws as inline SVG. Widths are of 1000, heights of 100, whatever the screen's.
+"""Charts as numbers, drawn by the templates as inline SVG: 1000 wide and 100 high, whatever the screen's size.
 
-Colours and lines are the style sheet's; every chart has the same in words beside it.
+Colours and lines come from the style sheet, and every chart has the same data in words beside it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
 
+from msgspec import structs
+
+from holdfast.jobs.read.item_views import JobView
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.json_types import Shape
+from holdfast.views.cluster_history import ActionSpan, TimelinePoint
+from holdfast.views.cluster_now import TimeLine
+from holdfast.views.job_types import CostRow
 
 WIDTH: Final = 1000.0
 HEIGHT: Final = 100.0
@@ -14,75 +21,145 @@ _POINTS_MOST: Final = 240
 _LEAST_WIDTH: Final = 2.0
 _COLUMN_MOST: Final = 60.0
 _GAP_SECONDS: Final = 900
+_STAGES: Final = ("webhook_lag", "approval", "decision", "launch", "boot", "register", "assign")
 
-Point = Mapping[str, Any]
+Measure = Literal["workers", "pending", "cpu"]
 
 
-def time_line(line: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Three lanes over the same hours: workers, pods that wait, CPU; and where actions and spot fall on them."""
+class Lane(Shape, frozen=True, kw_only=True):
+    """One measure over time. `last`: as the newest tick observed it. `ground`: the area below the line."""
+
+    name: str
+    attribute: Measure
+    note: str
+    limits: list[float]
+    line: str
+    ground: str
+    last: float | None
+
+
+class Band(Shape, frozen=True, kw_only=True):
+    """An action, behind the lanes."""
+
+    kind: str
+    result: str | None
+    x: float
+    width: float
+
+
+class Mark(Shape, frozen=True, kw_only=True):
+    kind: str
+    x: float
+
+
+class TimeChart(Shape, frozen=True, kw_only=True):
+    """`readings`: at, x, workers, pending, cpu; for the pointer to show."""
+
+    lanes: list[Lane]
+    bands: list[Band]
+    marks: list[Mark]
+    ticks: list[str]
+    readings: list[tuple[str, float, int | None, int | None, float | None]]
+
+
+class StageBar(Shape, frozen=True, kw_only=True):
+    name: str
+    seconds: int
+    x: float
+    width: float
+
+
+class GanttRow(Shape, frozen=True, kw_only=True):
+    job: JobView
+    wait_x: float
+    wait_width: float
+    run_x: float
+    run_width: float
+
+
+class Gantt(Shape, frozen=True, kw_only=True):
+    rows: list[GanttRow]
+    ticks: list[str]
+    seconds: float
+
+
+class CostBar(CostRow, frozen=True, kw_only=True):
+    width: float
+
+
+class CostColumn(CostRow, frozen=True, kw_only=True):
+    x: float
+    width: float
+    height: float
+
+
+def time_chart(line: TimeLine, now: str) -> TimeChart:
+    """Three lanes over the same hours: workers, pending pods and CPU, with actions and interruptions."""
     end = Instant.from_iso(now)
-    begin = end.plus(-line["hours"] * 3600)
-    points = _thinned(line["points"])
-    # Where nobody ticked for long, nothing is known: no line is drawn over it.
-    gap_ms = max(_GAP_SECONDS, line["hours"] * 3600 / _POINTS_MOST * 4) * 1000
-    points = _with_gaps(points, gap_ms)
-    most_workers = max([line["max_workers"], *_known(points, "workers")], default=1)
+    begin = end.plus(-line.hours * 3600)
+    # No line is drawn over a long time without ticks.
+    gap_ms = max(_GAP_SECONDS, line.hours * 3600 / _POINTS_MOST * 4) * 1000
+    points = _with_gaps(_thinned(line.points), gap_ms)
+    most_workers = max([line.max_workers, *_known(points, "workers")], default=1)
     most_pending = max([5, *_known(points, "pending")])
     place = _placing(begin, end)
-    lanes = [
-        _lane("Workers", "workers", points, place, most_workers, f"{line['max_workers']} at most", is_step=True),
-        _lane("Pods waiting", "pending", points, place, most_pending, f"up to {most_pending}", is_step=True),
-        {
-            **_lane("CPU", "cpu", points, place, 1.0, f"add at {line['cpu_up']:.0%}"),
-            "limits": [_height(line["cpu_up"], 1.0), _height(line["cpu_down"], 1.0)],
-        },
-    ]
-    # What the newest tick saw, of all of them: what it could not see is not known now, whatever was before.
-    newest = line["points"][-1] if line["points"] else {}
-    return {
-        "lanes": [{**lane, "last": newest.get(lane["attribute"])} for lane in lanes],
-        "bands": [_band(action, place) for action in line["actions"]],
-        "marks": [{**mark, "x": place(mark["at"])} for mark in line["marks"]],
-        "ticks": [begin.plus(part * line["hours"] * 3600 / 4).iso() for part in range(5)],
-        "readings": [
-            [point["at"], round(place(point["at"]), 1), point["workers"], point["pending"], point["cpu"]]
-            for point in points
-            if any(point[name] is not None for name in ("workers", "pending", "cpu"))
+    # The newest tick of all: what it could not observe is unknown now, whatever was before.
+    newest = line.points[-1] if line.points else None
+
+    def lane(
+        name: str, attribute: Measure, most: float, note: str, limits: Sequence[float] = (), *, is_step: bool = True
+    ) -> Lane:
+        values = [(place(point.at), value_of(point, attribute)) for point in points]
+        drawn, ground = _paths(values, most, is_step=is_step)
+        return Lane(
+            name=name,
+            attribute=attribute,
+            note=note,
+            limits=[_height(limit, most) for limit in limits],
+            line=drawn,
+            ground=ground,
+            last=value_of(newest, attribute) if newest else None,
+        )
+
+    return TimeChart(
+        lanes=[
+            lane("Workers", "workers", most_workers, f"maximum {line.max_workers}"),
+            lane("Pending pods", "pending", most_pending, f"up to {most_pending:.0f}"),
+            lane("CPU", "cpu", 1.0, f"add at {line.cpu_up:.0%}", (line.cpu_up, line.cpu_down), is_step=False),
         ],
-    }
+        bands=[_band(action, place) for action in line.actions],
+        marks=[Mark(kind=mark.kind, x=place(mark.at)) for mark in line.marks],
+        ticks=[begin.plus(part * line.hours * 3600 / 4).iso() for part in range(5)],
+        readings=[
+            (point.at, round(place(point.at), 1), point.workers, point.pending, point.cpu)
+            for point in points
+            if point.workers is not None or point.pending is not None or point.cpu is not None
+        ],
+    )
 
 
-def _with_gaps(points: Sequence[Point], gap_ms: float) -> list[Point]:
-    found: list[Point] = []
+def value_of(point: TimelinePoint, measure: Measure) -> float | None:
+    match measure:
+        case "workers":
+            return point.workers
+        case "pending":
+            return point.pending
+        case "cpu":
+            return point.cpu
+
+
+def _with_gaps(points: Sequence[TimelinePoint], gap_ms: float) -> list[TimelinePoint]:
+    found: list[TimelinePoint] = []
     for point in points:
-        at = Instant.from_iso(point["at"])
-        if found and at.epoch_ms - Instant.from_iso(found[-1]["at"]).epoch_ms > gap_ms:
-            found.append({"at": at.plus(-0.001).iso(), "workers": None, "pending": None, "cpu": None})
+        at = Instant.from_iso(point.at)
+        if found and at.epoch_ms - Instant.from_iso(found[-1].at).epoch_ms > gap_ms:
+            found.append(TimelinePoint(at=at.plus(-0.001).iso(), workers=None, pending=None, cpu=None))
         found.append(point)
     return found
 
 
-def _lane(
-    name: str,
-    attribute: str,
-    points: Sequence[Point],
-    place: Callable[[str], float],
-    most: float,
-    note: str,
-    *,
-    is_step: bool = False,
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "attribute": attribute,
-        "note": note,
-        "limits": [],
-        **_paths([(place(point["at"]), point[attribute]) for point in points], most, is_step=is_step),
-    }
-
-
-def _paths(values: Sequence[tuple[float, float | None]], most: float, *, is_step: bool) -> dict[str, str]:
-    """The line, and the ground below it; broken where a value is not known."""
+def _paths(values: Sequence[tuple[float, float | None]], most: float, *, is_step: bool) -> tuple[str, str]:
+    """The line, and the area below it; interrupted where a value is unknown."""
     line: list[str] = []
     ground: list[str] = []
     piece: list[tuple[float, float]] = []
@@ -95,7 +172,7 @@ def _paths(values: Sequence[tuple[float, float | None]], most: float, *, is_step
             line.append(drawn)
             ground.append(f"{drawn}L{piece[-1][0]:.1f} {HEIGHT:g}L{piece[0][0]:.1f} {HEIGHT:g}Z")
             piece = []
-    return {"line": "".join(line), "ground": "".join(ground)}
+    return "".join(line), "".join(ground)
 
 
 def _drawn(piece: Sequence[tuple[float, float]], *, is_step: bool) -> str:
@@ -107,7 +184,7 @@ def _drawn(piece: Sequence[tuple[float, float]], *, is_step: bool) -> str:
 
 
 def _height(value: float, most: float) -> float:
-    """From the top; a little room is left above and below, so that no line is cut in half."""
+    """From the top, with a margin above and below so that no line is cut in half."""
     return round(96 - 92 * min(1.0, max(0.0, value / most)), 1)
 
 
@@ -120,101 +197,102 @@ def _placing(begin: Instant, end: Instant) -> Callable[[str], float]:
     return place
 
 
-def _band(action: Mapping[str, Any], place: Callable[[str], float]) -> dict[str, Any]:
-    left = place(action["begin"]) if action["begin"] else 0.0
-    right = place(action["end"]) if action["end"] else WIDTH
-    return {**action, "x": round(left, 1), "width": round(max(_LEAST_WIDTH, right - left), 1)}
+def _band(action: ActionSpan, place: Callable[[str], float]) -> Band:
+    left = place(action.begin) if action.begin else 0.0
+    right = place(action.end) if action.end else WIDTH
+    width = max(_LEAST_WIDTH, right - left)
+    return Band(kind=action.kind, result=action.result, x=round(left, 1), width=round(width, 1))
 
 
-def _thinned(points: Sequence[Point]) -> list[Point]:
-    """No more than a screen can show. Of those that fall together the one with the most waiting pods is kept."""
+def _thinned(points: Sequence[TimelinePoint]) -> list[TimelinePoint]:
+    """No more than a screen can show. Of points that coincide, the one with the most pending pods is kept."""
     if len(points) <= _POINTS_MOST:
         return list(points)
     size = len(points) / _POINTS_MOST
     parts = (points[round(number * size) : round((number + 1) * size)] for number in range(_POINTS_MOST))
-    return [max(part, key=lambda point: point["pending"] or 0) for part in parts if part]
+    return [max(part, key=lambda point: point.pending or 0) for part in parts if part]
 
 
-def _known(points: Sequence[Point], attribute: str) -> list[float]:
-    return [point[attribute] for point in points if point[attribute] is not None]
+def _known(points: Sequence[TimelinePoint], measure: Measure) -> list[float]:
+    return [value for value in (value_of(point, measure) for point in points) if value is not None]
 
 
-def stages(job: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
-    """A job's life as a bar: what it spent on each stage, and how wide that is.
+def stage_bars(job: JobView, now: str) -> list[StageBar]:
+    """How long a job spent in each stage.
 
-    Seconds are whole ones, from one end to the next, so that they add up to the whole, however they are cut.
+    Seconds are rounded from one boundary to the next, so that they add up to the total.
     """
-    known = dict(job["stages_in_ms"])
-    run_ms = _run_ms(job, now)
-    parts = [
-        (name, known.get(name))
-        for name in ("webhook_lag", "approval", "decision", "launch", "boot", "register", "assign")
-    ]
-    parts.append(("run", run_ms))
-    shown = [(name, ms) for name, ms in parts if ms]
-    whole = sum(ms for _, ms in shown) or 1
-    over, found = 0, []
-    for name, ms in shown:
-        left, width = over * WIDTH / whole, ms * WIDTH / whole
-        seconds = int(over + ms) // 1000 - int(over) // 1000
-        found.append({"name": name, "seconds": seconds, "x": round(left, 1), "width": round(width, 1)})
-        over += ms
+    stages = [*((name, job.stages_in_ms.get(name)) for name in _STAGES), ("run", _run_ms(job, now))]
+    known = [(name, ms) for name, ms in stages if ms]
+    total = sum(ms for _, ms in known) or 1
+    before, found = 0, []
+    for name, ms in known:
+        seconds = int(before + ms) // 1000 - int(before) // 1000
+        left, width = before * WIDTH / total, ms * WIDTH / total
+        found.append(StageBar(name=name, seconds=seconds, x=round(left, 1), width=round(width, 1)))
+        before += ms
     return found
 
 
-def gantt(jobs: Sequence[Mapping[str, Any]], now: str) -> dict[str, Any]:
-    """A run's jobs over its time: each waits from its creation, and runs from its start."""
-    ordered = sorted(jobs, key=lambda job: (job["created_at"] or "", job["started_at"] or "~", job["job_id"]))
-    begins = [job["created_at"] for job in ordered if job["created_at"]]
+def gantt(jobs: Sequence[JobView], now: str) -> Gantt:
+    """A run's jobs over time: each waits from its creation, and runs from its start."""
+    ordered = sorted(jobs, key=lambda job: (job.created_at or "", job.started_at or "~", job.job_id))
+    begins = [job.created_at for job in ordered if job.created_at]
     if not begins:
-        return {"rows": [], "ticks": []}
-    ends = [job["completed_at"] or now for job in ordered]
-    begin, end = Instant.from_iso(min(begins)), max(Instant.from_iso(text) for text in ends)
-    end = max(end, begin.plus(1))
+        return Gantt(rows=[], ticks=[], seconds=0.0)
+    begin = Instant.from_iso(min(begins))
+    end = max(begin.plus(1), *(Instant.from_iso(job.completed_at or now) for job in ordered))
     place = _placing(begin, end)
-    rows = []
-    for job in ordered:
-        made = place(job["created_at"]) if job["created_at"] else 0.0
-        over = place(job["completed_at"] or now)
-        started = place(job["started_at"]) if job["started_at"] else over
-        rows.append(
-            {
-                "job": job,
-                "wait_x": round(made, 1),
-                "wait_width": round(max(0.0, started - made), 1),
-                "run_x": round(started, 1),
-                "run_width": round(max(_LEAST_WIDTH, over - started), 1) if job["started_at"] else 0,
-            }
-        )
     seconds = end.seconds_since(begin)
-    return {"rows": rows, "ticks": [begin.plus(part * seconds / 4).iso() for part in range(5)], "seconds": seconds}
+    return Gantt(
+        rows=[_gantt_row(job, now, place) for job in ordered],
+        ticks=[begin.plus(part * seconds / 4).iso() for part in range(5)],
+        seconds=seconds,
+    )
 
 
-def bars(items: Sequence[Mapping[str, Any]], attribute: str) -> list[dict[str, Any]]:
-    """The items, each with how wide its bar is beside the widest."""
-    most = max((item[attribute] for item in items), default=0) or 1
-    return [{**item, "width": round(item[attribute] * WIDTH / most, 1)} for item in items]
+def _gantt_row(job: JobView, now: str, place: Callable[[str], float]) -> GanttRow:
+    created = place(job.created_at) if job.created_at else 0.0
+    ended = place(job.completed_at or now)
+    started = place(job.started_at) if job.started_at else ended
+    return GanttRow(
+        job=job,
+        wait_x=round(created, 1),
+        wait_width=round(max(0.0, started - created), 1),
+        run_x=round(started, 1),
+        run_width=round(max(_LEAST_WIDTH, ended - started), 1) if job.started_at else 0,
+    )
 
 
-def columns(items: Sequence[Mapping[str, Any]], attribute: str) -> list[dict[str, Any]]:
-    """The items side by side as columns."""
-    most = max((item[attribute] for item in items), default=0) or 1
-    step = WIDTH / max(1, len(items))
+def cost_bars(rows: Sequence[CostRow]) -> list[CostBar]:
+    """A bar for each row, as wide as its share of the most expensive one."""
+    most = _most(rows)
+    return [CostBar(**structs.asdict(row), width=round(float(row.usd) * WIDTH / most, 1)) for row in rows]
+
+
+def cost_columns(rows: Sequence[CostRow]) -> list[CostColumn]:
+    """The rows side by side as columns."""
+    most = _most(rows)
+    step = WIDTH / max(1, len(rows))
     width = min(step * 0.8, _COLUMN_MOST)
     return [
-        {
-            **item,
-            "x": round((number + 0.5) * step - width / 2, 1),
-            "width": round(width, 1),
-            "height": round(max(0.5, item[attribute] * HEIGHT / most), 1),
-        }
-        for number, item in enumerate(items)
+        CostColumn(
+            **structs.asdict(row),
+            x=round((number + 0.5) * step - width / 2, 1),
+            width=round(width, 1),
+            height=round(max(0.5, float(row.usd) * HEIGHT / most), 1),
+        )
+        for number, row in enumerate(rows)
     ]
 
 
-def _run_ms(job: Mapping[str, Any], now: str) -> int | None:
-    if job["usage_in_seconds"] is not None:
-        return int(job["usage_in_seconds"] * 1000)
-    if not job["started_at"]:
+def _most(rows: Sequence[CostRow]) -> float:
+    return max((float(row.usd) for row in rows), default=0) or 1
+
+
+def _run_ms(job: JobView, now: str) -> int | None:
+    if job.usage_in_seconds is not None:
+        return int(job.usage_in_seconds * 1000)
+    if not job.started_at:
         return None
-    return max(0, Instant.from_iso(now).epoch_ms - Instant.from_iso(job["started_at"]).epoch_ms)
+    return max(0, Instant.from_iso(now).epoch_ms - Instant.from_iso(job.started_at).epoch_ms)

@@ -1,97 +1,128 @@
-"""The overview, the cluster, its decisions and events; pause and resume."""
+"""The pages of the cluster: overview, cluster, decisions and events; pause and resume."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 from urllib.parse import parse_qsl
 
+from msgspec import UNSET, structs
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from holdfast.console.access import Visitor
-from holdfast.console.answers import Unchanged, answer_of_error, answer_to, body_of, error_response
-from holdfast.console.pages.charts import time_line
+from holdfast.console.http.access import Visitor, command_route, with_query
+from holdfast.console.http.answers import Unchanged, answer_of_error, answer_to, body_of, error_response
+from holdfast.console.pages.charts import TimeChart, time_chart
 from holdfast.console.pages.shell import Shell
+from holdfast.control.pause import PauseAnswer
 from holdfast.kernel.errors import BadRequest, HoldfastError
+from holdfast.kernel.json_types import Shape
+from holdfast.views.cluster_status import ScaleDownAction, ScaleUpAction, SlotStatus
+from holdfast.views.dashboards import ClusterDetails, Dashboards, Overview
+from holdfast.views.latest_tick import NodeStatus
 
-Given = Mapping[str, str]
-Answer = Mapping[str, Any]
+Params = Mapping[str, str]
 FORM_BYTES_MOST: Final = 8 * 1024
 
-# What each step of an action is called while people watch it.
-_UP_PHASES: Final = (("LAUNCHING", "launch machines"), ("VERIFYING", "wait until they join"), ("CLEANUP", "clear away"))
-_DOWN_PHASES: Final = (("DRAINING", "drain"), ("TERMINATING", "terminate"), ("ABORTING", "open the nodes again"))
+# The phases of an action, as people see them. The last one only happens when something went wrong.
+_UP_PHASES: Final = (("LAUNCHING", "launch machines"), ("VERIFYING", "wait for nodes to join"), ("CLEANUP", "clean up"))
+_DOWN_PHASES: Final = (("DRAINING", "drain"), ("TERMINATING", "terminate"), ("ABORTING", "uncordon the nodes"))
 
 
-class ClusterBoards(Protocol):
-    """What is shown. Each may raise a `HoldfastError`."""
+class ZoneNodes(Shape, frozen=True, kw_only=True):
+    zone: str
+    nodes: list[NodeStatus]
 
-    def overview(self, given: Given) -> Answer: ...
-    def cluster(self, given: Given) -> Answer: ...
-    def decisions(self, given: Given) -> Answer: ...
-    def events(self, given: Given) -> Answer: ...
+
+class PhaseShown(Shape, frozen=True, kw_only=True):
+    """`state`: done, now or next."""
+
+    name: str
+    state: str
+
+
+class MachineProgress(Shape, frozen=True, kw_only=True):
+    name: str
+    what: str
+    state: str
+
+
+class ActionProgress(Shape, frozen=True, kw_only=True):
+    """The phases of the action in progress, and how far each machine is."""
+
+    phases: list[PhaseShown]
+    machines: list[MachineProgress]
+
+
+class OverviewPage(Overview, frozen=True, kw_only=True):
+    chart: TimeChart
+
+
+class ClusterPage(ClusterDetails, frozen=True, kw_only=True):
+    chart: TimeChart
+    zones: list[ZoneNodes]
+    steps: ActionProgress | None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPages:
     shell: Shell
-    boards: ClusterBoards
-    pause: Callable[[str, str], Answer]
-    resume: Callable[[str, str], Answer]
+    dashboards: Dashboards
+    pause: Callable[[str, str], PauseAnswer]
+    resume: Callable[[str, str], PauseAnswer]
 
     def routes(self) -> list[Route]:
-        boards = self.boards
+        dashboards = self.dashboards
         return [
             Route("/", self._overview, methods=["GET"]),
             Route("/cluster", self._cluster, methods=["GET"]),
             Route("/cluster/decisions", self._decisions, methods=["GET"]),
             Route("/events", self._events, methods=["GET"]),
-            Route("/cluster/pause", self._pause, methods=["POST"]),
-            Route("/cluster/resume", self._resume, methods=["POST"]),
-            _json("/api/overview", boards.overview),
-            _json("/api/cluster/now", boards.cluster),
-            _json("/api/cluster/decisions", boards.decisions),
-            _json("/api/events", boards.events),
+            command_route("/cluster/pause", self._pause),
+            command_route("/cluster/resume", self._resume),
+            _json("/api/overview", dashboards.overview),
+            _json("/api/cluster/now", dashboards.cluster),
+            _json("/api/cluster/decisions", dashboards.decisions),
+            _json("/api/events", dashboards.events),
         ]
 
-    # Plain functions ask the store: Starlette runs them in threads of its own.
+    # Plain functions, since they read the store: Starlette runs them in its threads.
 
     def _overview(self, request: Request) -> Response:
-        def ask() -> Answer:
-            data = self.boards.overview(_given(request))
-            return {**data, "chart": time_line(data["time_line"], data["now"])}
+        def make_context() -> OverviewPage:
+            overview = self.dashboards.overview(_params(request))
+            return OverviewPage(**structs.asdict(overview), chart=time_chart(overview.time_line, overview.now))
 
-        return self.shell.page(request, "overview.html", ask, title="Overview", json_path="/api/overview")
+        return self.shell.page(request, "overview.html", make_context, title="Overview", json_path="/api/overview")
 
     def _cluster(self, request: Request) -> Response:
-        def ask() -> Answer:
-            data = self.boards.cluster(_given(request))
-            return {
-                **data,
-                "chart": time_line(data["time_line"], data["now"]),
-                "zones": by_zone(data["nodes"]),
-                "steps": action_steps(data["action"], data["nodes"]),
-            }
+        def make_context() -> ClusterPage:
+            cluster = self.dashboards.cluster(_params(request))
+            return ClusterPage(
+                **structs.asdict(cluster),
+                chart=time_chart(cluster.time_line, cluster.now),
+                zones=nodes_by_zone(cluster.nodes),
+                steps=action_progress(cluster.action, cluster.nodes),
+            )
 
-        path = _with_query("/api/cluster/now", request)
-        return self.shell.page(request, "cluster.html", ask, title="Cluster", json_path=path)
+        path = with_query("/api/cluster/now", request)
+        return self.shell.page(request, "cluster.html", make_context, title="Cluster", json_path=path)
 
     def _decisions(self, request: Request) -> Response:
-        path = _with_query("/api/cluster/decisions", request)
+        path = with_query("/api/cluster/decisions", request)
         return self.shell.page(
             request,
             "decisions.html",
-            lambda: self.boards.decisions(_given(request)),
+            lambda: self.dashboards.decisions(_params(request)),
             title="Decisions",
             json_path=path,
         )
 
     def _events(self, request: Request) -> Response:
-        path = _with_query("/api/events", request)
+        path = with_query("/api/events", request)
         return self.shell.page(
-            request, "events.html", lambda: self.boards.events(_given(request)), title="Events", json_path=path
+            request, "events.html", lambda: self.dashboards.events(_params(request)), title="Events", json_path=path
         )
 
     async def _pause(self, request: Request) -> Response:
@@ -100,11 +131,11 @@ class ClusterPages:
     async def _resume(self, request: Request) -> Response:
         return await self._switched(request, lambda form: self.resume(_who(request), form.get("since", "")))
 
-    async def _switched(self, request: Request, switch: Callable[[dict[str, str]], Answer]) -> Response:
+    async def _switched(self, request: Request, switch: Callable[[dict[str, str]], PauseAnswer]) -> Response:
         def carry_out(form: dict[str, str]) -> None:
             answer = switch(form)
-            if not answer["done"]:
-                raise Unchanged(f"{answer['told'][:1].upper()}{answer['told'][1:]}.")
+            if not answer.done:
+                raise Unchanged(f"{answer.message[:1].upper()}{answer.message[1:]}.")
 
         return await ordered(self.shell, request, "/cluster#pause", carry_out)
 
@@ -112,7 +143,7 @@ class ClusterPages:
 async def ordered(
     shell: Shell, request: Request, onward: str, carry_out: Callable[[dict[str, str]], object]
 ) -> Response:
-    """A form that was sent: carried out, and then back to a page. Who may send one, the guard has judged."""
+    """Carry out the order of a form, and redirect to a page. Its route has checked who may send it."""
     body = await body_of(request, FORM_BYTES_MOST)
     if body is None:
         return error_response(413, "too_large", f"at most {FORM_BYTES_MOST} bytes")
@@ -132,80 +163,72 @@ async def ordered(
     return await run_in_threadpool(answer)
 
 
-def by_zone(nodes: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    names = sorted({str(node["zone"]) for node in nodes})
-    return [{"zone": name, "nodes": [node for node in nodes if node["zone"] == name]} for name in names]
+def nodes_by_zone(nodes: Sequence[NodeStatus]) -> list[ZoneNodes]:
+    zones = sorted({node.zone for node in nodes})
+    return [ZoneNodes(zone=zone, nodes=[node for node in nodes if node.zone == zone]) for zone in zones]
 
 
-def action_steps(action: Mapping[str, Any] | None, nodes: list[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The action under way as people follow it: its phases, and how far each machine has come."""
+def action_progress(
+    action: ScaleUpAction | ScaleDownAction | None, nodes: Sequence[NodeStatus]
+) -> ActionProgress | None:
     if action is None:
         return None
-    is_up = action["kind"] == "scale-up"
-    phases = _UP_PHASES if is_up else _DOWN_PHASES
+    by_id = {node.id: node for node in nodes}
+    if isinstance(action, ScaleUpAction):
+        machines = [_slot_progress(number, slot, by_id) for number, slot in enumerate(action.slots, 1)]
+        return ActionProgress(phases=_phases(_UP_PHASES, action.phase), machines=machines)
+    machines = [_target_progress(action, target, by_id) for target in action.targets]
+    return ActionProgress(phases=_phases(_DOWN_PHASES, action.phase), machines=machines)
+
+
+def _phases(phases: Sequence[tuple[str, str]], current: str) -> list[PhaseShown]:
     names = [name for name, _ in phases]
-    at = names.index(action["phase"]) if action["phase"] in names else 0
-    # What is only done when something went wrong is shown when it is being done.
-    shown = [
-        {"name": words, "state": "now" if number == at else "done" if number < at else "next"}
+    at = names.index(current) if current in names else 0
+    return [
+        PhaseShown(name=words, state="now" if number == at else "done" if number < at else "next")
         for number, (_, words) in enumerate(phases)
         if number < 2 or number == at
     ]
-    found = {str(node["id"]): node for node in nodes}
-    return {"phases": shown, "machines": _slots(action, found) if is_up else _targets(action, found)}
 
 
-def _slots(action: Mapping[str, Any], nodes: Mapping[str, Any]) -> list[dict[str, str]]:
-    found = []
-    for number, slot in enumerate(action["slots"]):
-        market = "on-demand" if slot["m"] == "od" else str(slot["m"])
-        what = f"{slot['t']} {market} in {slot['z']}" + (f", attempt {slot['k'] + 1}" if slot["k"] else "")
-        instance = slot.get("i")
-        if slot.get("x"):
-            state = f"given up: {slot['x']}"
-        elif instance is None:
-            state = "asking EC2"
-        else:
-            state = str(nodes[instance]["status"]) if instance in nodes else "launched"
-        found.append({"name": str(instance or f"slot {number + 1}"), "what": what, "state": state})
-    return found
+def _slot_progress(number: int, slot: SlotStatus, nodes: Mapping[str, NodeStatus]) -> MachineProgress:
+    market = "on-demand" if slot.market == "od" else slot.market
+    what = f"{slot.instance_type} {market} in {slot.zone}" + (f", attempt {slot.attempt + 1}" if slot.attempt else "")
+    if slot.gave_up_because:
+        state = f"gave up: {slot.gave_up_because}"
+    elif slot.instance is UNSET:
+        state = "launching"
+    else:
+        state = nodes[slot.instance].status if slot.instance in nodes else "launched"
+    return MachineProgress(name=f"slot {number}" if slot.instance is UNSET else slot.instance, what=what, state=state)
 
 
-def _targets(action: Mapping[str, Any], nodes: Mapping[str, Any]) -> list[dict[str, str]]:
-    found = []
-    for target in action["targets"]:
-        node = nodes.get(target)
-        pods = f"{node['pods']} pods left" if node else ""
-        state = (
-            "gone"
-            if target in action["completed"]
-            else "terminating"
-            if target in action["committed"]
-            else "draining"
-            if node and node["status"] == "draining"
-            else "waits its turn"
-        )
-        found.append({"name": str(target), "what": pods if state == "draining" else "", "state": state})
-    return found
+def _target_progress(action: ScaleDownAction, target: str, nodes: Mapping[str, NodeStatus]) -> MachineProgress:
+    node = nodes.get(target)
+    if target in action.completed:
+        state = "gone"
+    elif target in action.committed:
+        state = "terminating"
+    elif node and node.status == "draining":
+        return MachineProgress(name=target, what=f"{node.pods} pods left", state="draining")
+    else:
+        state = "waiting"
+    return MachineProgress(name=target, what="", state=state)
 
 
-def _json(path: str, ask: Callable[[Given], Answer]) -> Route:
+def _json(path: str, view: Callable[[Params], object]) -> Route:
     def answer(request: Request) -> Response:
-        return answer_to(lambda: ask(_given(request)))
+        return answer_to(lambda: view(_params(request)))
 
     return Route(path, answer, methods=["GET"])
 
 
-def _given(request: Request) -> dict[str, str]:
+def _params(request: Request) -> dict[str, str]:
     found = request.query_params.multi_items()
-    given = dict(found)
-    if len(given) < len(found):
-        raise BadRequest("a parameter is given twice; say each once")
-    return given
-
-
-def _with_query(path: str, request: Request) -> str:
-    return f"{path}?{request.url.query}" if request.url.query else path
+    params = dict(found)
+    if len(params) < len(found):
+        raise BadRequest("a parameter is repeated; give each once")
+    return params
 
 
 def _who(request: Request) -> str:

@@ -1,18 +1,34 @@
-"""Signing in with a token, and out again. The token becomes a cookie that no script can read and no other site send."""
+"""Signing in with a token, and out. The session is a cookie that scripts cannot read and other sites cannot send."""
 
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from holdfast.console.access import COOKIE, LOGIN_PATH, LOGOUT_PATH, SESSION_SECONDS, Access, is_same_origin, next_path
-from holdfast.console.answers import body_of, error_response
+from holdfast.console.http.access import (
+    COOKIE,
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    SESSION_SECONDS,
+    Access,
+    is_same_origin,
+    next_path,
+)
+from holdfast.console.http.answers import body_of, error_response
 from holdfast.console.pages.shell import Shell
 
 _FORM_BYTES_MOST: Final = 8 * 1024
+
+
+class LoginPage(Struct, frozen=True):
+    """`onward`: where to go after signing in."""
+
+    onward: str
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +47,10 @@ class SessionPages:
 
     async def _form(self, request: Request) -> Response:
         onward = next_path(request.query_params.get("next", "/"))
-        return self.shell.render(request, "login.html", {"problem": "", "onward": onward}, title="Sign in")
+        return self.shell.render(request, "login.html", LoginPage(onward), title="Sign in")
 
     async def _sign_in(self, request: Request) -> Response:
-        # The guard lets everybody come here, so it is for us to refuse what another site sends.
+        # The guard lets everyone reach this route, so requests of other sites are refused here.
         if not is_same_origin(request):
             return error_response(403, "forbidden", "sign in on a page of this server")
         body = await body_of(request, _FORM_BYTES_MOST)
@@ -47,8 +63,8 @@ class SessionPages:
         onward = next_path(form.get("next", "/"))
         role = self.access.role_of_token(form.get("token", ""))
         if role is None:
-            data = {"problem": "That is not a token of this server.", "onward": onward}
-            return self.shell.render(request, "login.html", data, title="Sign in", status=401)
+            page = LoginPage(onward, problem="This token is not valid here.")
+            return self.shell.render(request, "login.html", page, title="Sign in", status=401)
         answer = RedirectResponse(onward, 303)
         answer.set_cookie(
             COOKIE,
@@ -56,7 +72,7 @@ class SessionPages:
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="strict",
-            # The browser's own word for how it came here: TLS may end before this server.
+            # As the browser sees it: TLS may end before this server.
             secure=request.headers.get("origin", "").startswith("https:"),
         )
         return answer
@@ -68,5 +84,5 @@ class SessionPages:
 
 
 async def _onward(request: Request) -> Response:
-    """Nobody signs in here; an address that was kept from a server with tokens still leads somewhere."""
+    """A server without tokens: a bookmark of the login page leads to the console."""
     return RedirectResponse(next_path(request.query_params.get("next", "/")), 303)

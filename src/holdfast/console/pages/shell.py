@@ -1,29 +1,27 @@
-"""What every page has: the frame around it, how values are written, and what is shown when there is nothing to show."""
+"""The frame around every page, how values are formatted, and the page for errors."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Final, Protocol, TypeVar
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from holdfast.cluster.glance import glance_words
-from holdfast.console.access import Role, Visitor
-from holdfast.console.answers import NOT_STORED, Unchanged
+from holdfast.console.http.access import Role, Visitor
+from holdfast.console.http.answers import NOT_STORED, Unchanged
 from holdfast.kernel.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import age, one_line
-
-Data = Mapping[str, Any]
-Ask = Callable[[], Data]
+from holdfast.views.system_status import SystemStatus
 
 _SECONDS: Final = re.compile(r"\b([0-9]{1,9}) s\b")
 _RATIO: Final = re.compile(r"\b[0-9]\.[0-9]{2}\b")
-# Control characters but tab and line break, what nobody sees, and what changes the direction of the text after it.
+# Control characters except tab and line break, invisible ones, and those that change the direction of the text.
 # Not the joiners (\u200c, \u200d): scripts and emoji need them.
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -35,8 +33,29 @@ _WHOLE_CHARACTERS_MOST: Final = 30
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
+class ErrorPage(msgspec.Struct, frozen=True):
+    """`passes`: it may succeed in a moment, so the page reloads itself. `back`: the page of a refused order."""
+
+    problem: str
+    kind: str
+    passes: bool = False
+    back: str | None = None
+
+
+class SystemPage(msgspec.Struct, frozen=True):
+    status: SystemStatus
+
+
+class WithText(Protocol):
+    @property
+    def text(self) -> str: ...
+
+
+TextT = TypeVar("TextT", bound=WithText)
+
+
 @dataclass(frozen=True, slots=True)
-class Place:
+class MenuEntry:
     """An entry of the navigation."""
 
     path: str
@@ -44,38 +63,45 @@ class Place:
 
 
 class Shell:
-    """Renders pages. `world` says in a few words which world this is, at the moment of asking."""
+    """Renders a page from one typed context. `world`: a few words about which world this is."""
 
-    def __init__(self, version: str, places: tuple[Place, ...] = (), world: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self, version: str, places: tuple[MenuEntry, ...] = (), world: Callable[[], str] | None = None
+    ) -> None:
         self._version = version
         self._places = places
         self._world = world
         self._templates = environment()
 
-    def page(self, request: Request, template: str, ask: Ask, *, title: str, json_path: str | None = None) -> Response:
-        """The page made of what `ask` gives; an error of ours makes a page that says what to do."""
+    def page(
+        self,
+        request: Request,
+        template: str,
+        make_context: Callable[[], msgspec.Struct],
+        *,
+        title: str,
+        json_path: str | None = None,
+    ) -> Response:
+        """The page; an error of ours becomes a page that says what to do."""
         try:
-            data = ask()
+            context = make_context()
         except HoldfastError as error:
             return self.problem(request, error, json_path=json_path)
-        return self.render(request, template, data, title=title, json_path=json_path)
+        return self.render(request, template, context, title=title, json_path=json_path)
 
     def problem(
         self, request: Request, error: HoldfastError, *, json_path: str | None = None, back: str | None = None
     ) -> Response:
-        """A page that says what is wrong, and what to do; `back` leads to the page of an order that was refused."""
-        kind = _kind(error)
-        status = _status_of(error)
-        # What may be over in a moment: the page asks for itself again, and is the real one then.
-        data = {"problem": str(error), "kind": kind, "passes": status == 503 and not back}
-        data |= {"back": back} if back else {}
-        return self.render(request, "error.html", data, title=kind, json_path=json_path, status=status)
+        """A page that says what is wrong, and what to do."""
+        kind, status = _kind(error), _status_of(error)
+        context = ErrorPage(str(error), kind, passes=status == 503 and not back, back=back)
+        return self.render(request, "error.html", context, title=kind, json_path=json_path, status=status)
 
     def render(
         self,
         request: Request,
         template: str,
-        data: Data,
+        context: msgspec.Struct,
         *,
         title: str,
         json_path: str | None = None,
@@ -83,12 +109,12 @@ class Shell:
     ) -> Response:
         visitor = request.scope.get("visitor")
         text = self._templates.get_template(template).render(
-            **data,
+            **msgspec.structs.asdict(context),
             title=title,
             json_path=json_path,
             version=self._version,
-            places=self._places,
-            path=request.url.path,
+            places=self._places if visitor is not None else (),  # strangers see no navigation
+            path=request.scope["path"],
             query=dict(request.query_params),
             world=self._world() if self._world else "",
             visitor=visitor,
@@ -114,22 +140,21 @@ def environment() -> Environment:
         "share": share,
         "ago": ago,
         "words": words,
-        "seen_words": glance_words,
         "measure": measure,
         "roughly": roughly,
-        "alike": alike,
+        "grouped_by_text": grouped_by_text,
         "unbroken": unbroken,
     }
     return templates
 
 
 def _seen(value: object) -> object:
-    """A stranger's name with what nobody sees in it: a mark that turns the rest of the line around is shown as one."""
+    """Escapes invisible characters in foreign names, such as those that reverse the text after them."""
     return _UNSEEN.sub(lambda found: one_line(found[0]), value) if type(value) is str else value
 
 
 def when(iso: str | None) -> Markup | str:
-    """A time: in UTC as it stands here, in the reader's zone where scripts run."""
+    """A time in UTC; a script shows it in the reader's time zone."""
     if not iso:
         return "—"
     try:
@@ -142,7 +167,7 @@ def when(iso: str | None) -> Markup | str:
 
 
 def clock(iso: str, has_seconds: bool = False) -> Markup:  # noqa: FBT001, FBT002 -- as filters are called
-    """Hours and minutes, for an axis; with seconds where they are all that differs."""
+    """Hours and minutes, for an axis; with seconds for a short span."""
     text = Instant.from_iso(iso).iso_seconds()
     form, shown = ("seconds", text[11:19]) if has_seconds else ("clock", text[11:16])
     return Markup('<time datetime="{}" data-form="{}">{}</time>').format(text, form, shown)
@@ -159,7 +184,7 @@ def ago(iso: str | None, now: str) -> str:
 
 
 def usd(amount: float | None, digits: int | None = None) -> str:
-    """With cents; what is less than ten of them with as many digits as it needs to be told from nothing."""
+    """With cents; with more digits below ten cents, so that small amounts do not read as zero."""
     if amount is None:
         return "—"
     return f"${amount:,.{2 if round(amount, 2) >= 0.1 or not amount else 4 if digits is None else digits}f}"
@@ -175,7 +200,7 @@ def words(name: object) -> str:
 
 
 def unbroken(text: str) -> Markup:
-    """The text, where names with a hyphen stay on one line, unless they are very long."""
+    """The text with hyphenated names kept on one line, unless they are very long."""
 
     def whole(found: re.Match[str]) -> str:
         name = found[0]
@@ -185,7 +210,7 @@ def unbroken(text: str) -> Markup:
 
 
 def measure(text: object, name: str = "") -> str:
-    """What a rule saw or wants, for people: seconds as minutes and hours, shares of the CPU in percent."""
+    """A rule's value or limit for people: seconds as minutes and hours, CPU in percent."""
     if name == "no_action_under_way":
         return str(text).partition(" ")[0]  # without its id
     shown = str(text).replace(">=", "≥").replace("<=", "≤")
@@ -198,9 +223,9 @@ def roughly(seconds: int) -> str:
     return " ".join(age(seconds).split()[:2])
 
 
-def alike(items: Sequence[Data], name: str) -> list[list[Data]]:
-    """Neighbours that have the same in common, together."""
-    return [list(group) for _, group in groupby(items, lambda item: item[name])]
+def grouped_by_text(items: Sequence[TextT]) -> list[list[TextT]]:
+    """Neighbours with the same text, together."""
+    return [list(group) for _, group in groupby(items, lambda item: item.text)]
 
 
 def _age(seconds: float | None) -> str:
@@ -219,5 +244,5 @@ def _kind(error: HoldfastError) -> str:
     if isinstance(error, Unchanged):
         return "Nothing was changed"
     if isinstance(error, BadRequest):
-        return "Not understood"
-    return "Not now" if isinstance(error, Retryable) else "An operator is needed"
+        return "Bad request"
+    return "Temporarily unavailable" if isinstance(error, Retryable) else "An operator is needed"

@@ -1,7 +1,7 @@
-// What pages can do beyond showing themselves: local times, live updates, themes, reading a chart. All of it optional.
+// Optional enhancements: local times, live updates, themes, values under the pointer in charts.
 "use strict";
 
-// Times: the server writes UTC, here they become the reader's.
+// The server writes times in UTC; show them in the reader's time zone.
 const long = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const exact = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const short = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
@@ -14,7 +14,7 @@ function localise(root) {
   }
 }
 
-// Live: the server says that something changed, the page is asked for again, and its live parts are exchanged.
+// Live updates: when the server reports a change, fetch the page again and replace its live parts.
 const live = document.getElementById("live");
 const lost = document.getElementById("lost");
 let isLive = true, isBusy = false, isStale = false;
@@ -28,16 +28,16 @@ function isInUse(part) {
   return !selection.isCollapsed && part.contains(selection.anchorNode);
 }
 
-function exchange(part, fresh) {
+function replacePart(part, fresh) {
   const opened = new Set([...part.querySelectorAll("details[open]")].map((each) => each.id));
   for (const each of fresh.querySelectorAll("details")) if (opened.has(each.id)) each.open = true;
   part.replaceWith(fresh);
 }
 
-// What the reader should know about what is on the screen; nothing: it is what the server says now.
-function tell(trouble) {
-  lost.hidden = !trouble;
-  if (trouble && lost.textContent !== trouble) lost.textContent = trouble;
+// Warn that the page may be out of date; an empty text hides the warning.
+function showWarning(text) {
+  lost.hidden = !text;
+  if (text && lost.textContent !== text) lost.textContent = text;
 }
 
 async function refresh() {
@@ -45,8 +45,8 @@ async function refresh() {
   isBusy = true; isStale = false;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (answer.redirected) { tell("You are signed out. Load the page again to sign in; what you see may be old."); return; }
-    if (!answer.ok) { if (answer.status >= 500) tell("The server cannot make this page now. Trying again; what you see may be old."); return; }
+    if (answer.redirected) { showWarning("You are signed out. Reload the page to sign in. This page may be out of date."); return; }
+    if (!answer.ok) { if (answer.status >= 500) showWarning("The server cannot render this page right now, retrying. This page may be out of date."); return; }
     if (document.querySelector("[data-passes]")) { location.reload(); return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     localise(page);
@@ -54,29 +54,29 @@ async function refresh() {
       const fresh = page.getElementById(part.id);
       if (fresh && fresh.innerHTML !== part.dataset.seen && !isInUse(part)) {
         const seen = fresh.innerHTML;
-        exchange(part, document.adoptNode(fresh));
+        replacePart(part, document.adoptNode(fresh));
         fresh.dataset.seen = seen;
       }
     }
-    tell("");
-  } catch { tell("No connection to the server. Trying again; what you see may be old."); } finally { isBusy = false; }
+    showWarning("");
+  } catch { showWarning("Connection lost, reconnecting. This page may be out of date."); } finally { isBusy = false; }
 }
 
-// A browser keeps six connections to a server, for all its tabs: only one that is looked at may hold one of them.
+// Browsers allow six connections per server for all tabs together, so only a visible tab holds one.
 let stream = null, again = 0;
-function follow() {
-  leave();
+function connect() {
+  disconnect();
   if (document.hidden) return;
   stream = new EventSource("/live");
   stream.addEventListener("changed", refresh);
   stream.addEventListener("hello", () => { if (isStale || !lost.hidden) refresh(); });
   stream.addEventListener("error", () => {
     refresh();
-    // Refused, and not only interrupted: too many pages are live. This one asks by itself, and tries again.
-    if (stream?.readyState === EventSource.CLOSED) again = setTimeout(follow, 5000);
+    // Refused, not just interrupted: too many pages are live. Refresh without the stream, and retry it later.
+    if (stream?.readyState === EventSource.CLOSED) again = setTimeout(connect, 5000);
   });
 }
-function leave() {
+function disconnect() {
   clearTimeout(again);
   stream?.close();
   stream = null;
@@ -87,25 +87,25 @@ if (document.querySelector("[data-live]") && window.EventSource) {
   live.addEventListener("click", () => {
     isLive = !isLive;
     live.setAttribute("aria-pressed", String(isLive));
-    live.textContent = isLive ? "Live" : "Stopped";
+    live.textContent = isLive ? "Live" : "Live off";
     if (isLive) refresh();
   });
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) { isStale = true; leave(); } else follow();
+    if (document.hidden) { isStale = true; disconnect(); } else connect();
   });
-  addEventListener("pagehide", leave);
-  addEventListener("pageshow", (event) => { if (event.persisted) { isStale = true; follow(); } });
-  follow();
+  addEventListener("pagehide", disconnect);
+  addEventListener("pageshow", (event) => { if (event.persisted) { isStale = true; connect(); } });
+  connect();
 }
 
-// A page that could not be made is asked for again, whether or not anything changes meanwhile.
+// An error page reloads until the page can be rendered.
 if (document.querySelector("[data-passes]")) setInterval(refresh, 3000);
 
-// On a narrow screen the pages' names are wider than it: the one that is open is brought into view.
+// On a narrow screen the navigation scrolls: bring the current page into view.
 const here = document.querySelector(".top nav [aria-current]");
 if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
 
-// Themes: the system's, until one is chosen.
+// Themes: the system's, unless the reader chose one.
 const theme = document.getElementById("theme");
 const system = matchMedia("(prefers-color-scheme: dark)");
 const current = () => document.documentElement.dataset.theme || (system.matches ? "dark" : "light");
@@ -116,11 +116,11 @@ system.addEventListener("change", nameTheme);
 theme.addEventListener("click", () => {
   const chosen = current() === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = chosen;
-  try { localStorage.setItem("theme", chosen); } catch { /* kept for this page only */ }
+  try { localStorage.setItem("theme", chosen); } catch { /* applies to this page only */ }
   nameTheme();
 });
 
-// Charts: the values under the pointer.
+// Charts: show the values under the pointer.
 const forms = { workers: String, pending: String, cpu: (value) => `${Math.round(value * 100)}%` };
 document.addEventListener("pointermove", (event) => {
   const chart = event.target.closest?.(".lanes");

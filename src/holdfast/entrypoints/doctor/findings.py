@@ -1,7 +1,7 @@
-"""What a check finds, and how checks are run. Pure but for the threads: each check has a time limit.
+"""Findings, and how checks are run. Each check runs in a thread with a time limit.
 
-A check that hangs is left behind when its time is over, and what it found until then counts. One that fails hides no
-other; only what cannot be asked without it is not asked, and says so.
+A check that hangs is abandoned when its time is up; its findings so far are kept. A failed check does not stop the
+others, except those that need it: they are skipped and say so.
 """
 
 import threading
@@ -17,19 +17,19 @@ LIMIT_SECONDS: Final = 20.0
 _TEXT_MOST: Final = 600
 
 
-class Outcome(StrEnum):
+class FindingOutcome(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
-    NOT_ASKED = "not asked"
+    SKIPPED = "not asked"  # the value is part of the JSON output
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, what was seen, and what to do about it."""
+    """What was checked, what was found, and how to fix it."""
 
     check: str
-    outcome: Outcome
+    outcome: FindingOutcome
     seen: str
     fix: str = ""
 
@@ -38,52 +38,52 @@ class Finding:
 
 
 def ok(check: str, seen: str) -> Finding:
-    return Finding(check, Outcome.OK, seen)
+    return Finding(check, FindingOutcome.OK, seen)
 
 
 def warning(check: str, seen: str, fix: str) -> Finding:
-    return Finding(check, Outcome.WARNING, seen, fix)
+    return Finding(check, FindingOutcome.WARNING, seen, fix)
 
 
 def failed(check: str, seen: str, fix: str) -> Finding:
-    return Finding(check, Outcome.FAILED, seen, fix)
+    return Finding(check, FindingOutcome.FAILED, seen, fix)
 
 
-def not_asked(check: str, why: str) -> Finding:
-    return Finding(check, Outcome.NOT_ASKED, why)
+def skipped(check: str, why: str) -> Finding:
+    return Finding(check, FindingOutcome.SKIPPED, why)
 
 
-def of_error(check: str, error: HoldfastError) -> Finding:
-    """An error of ours names what was found and then, after its last semicolon, the remedy."""
+def failed_by_error(check: str, error: HoldfastError) -> Finding:
+    """Our own errors name the problem and then, after the last semicolon, the remedy."""
     seen, _, fix = str(error).rpartition("; ")
-    if fix == "tried again later":  # by a daemon; whoever asks here wants to know what it needs
-        fix = "is its address right, and can it be reached from here? If so, ask again in a minute"
-    return failed(check, seen or fix, fix if seen else "docs/RUNBOOK.md has the message")
+    if fix == "retried later":  # by a daemon, which does not help the reader of this report
+        fix = "check the address and the network; if both are fine, try again in a minute"
+    return failed(check, seen or fix, fix if seen else "look up the message in docs/RUNBOOK.md")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`needs` are the names of checks without which this one cannot be asked; `why_not` is set if it is not to be."""
+    """`needs` names the checks that must pass first; `why_not` is set if this check does not apply."""
 
     name: str
-    look: Callable[[], Iterable[Finding]]
+    run: Callable[[], Iterable[Finding]]
     needs: Sequence[str] = ()
     why_not: str = ""
 
 
-def examined(checks: Iterable[Check], limit_seconds: float = LIMIT_SECONDS) -> Iterator[Finding]:
-    """The findings of each in turn, as they come."""
+def run_checks(checks: Iterable[Check], limit_seconds: float = LIMIT_SECONDS) -> Iterator[Finding]:
+    """Run the checks in order and yield their findings."""
     broken: set[str] = set()
     for check in checks:
         missing = [name for name in check.needs if name in broken]
         if check.why_not:
-            yield not_asked(check.name, check.why_not)
+            yield skipped(check.name, check.why_not)
         elif missing:
             broken.add(check.name)
-            yield not_asked(check.name, f"mend {', '.join(missing)} first")
+            yield skipped(check.name, f"fix {', '.join(missing)} first")
         else:
             for finding in _within(check, limit_seconds):
-                if finding.outcome is Outcome.FAILED:
+                if finding.outcome is FindingOutcome.FAILED:
                     broken.add(check.name)
                 yield _safe(finding)
 
@@ -92,20 +92,22 @@ def _within(check: Check, limit_seconds: float) -> list[Finding]:
     found: list[Finding] = []
     ended = threading.Event()
 
-    def look() -> None:
+    def run() -> None:
         try:
-            for finding in check.look():
-                found.append(finding)  # noqa: PERF402  one by one: what came before a hang is kept
+            for finding in check.run():
+                found.append(finding)  # noqa: PERF402  one by one: findings before a hang are kept
         except HoldfastError as error:
-            found.append(of_error(check.name, error))
+            found.append(failed_by_error(check.name, error))
         except Exception as error:
-            found.append(failed(check.name, f"{type(error).__name__}: {error}", "a mistake in the program: report it"))
+            found.append(
+                failed(check.name, f"{type(error).__name__}: {error}", "this is a bug in Holdfast: please report it")
+            )
         ended.set()
 
-    threading.Thread(target=look, name=f"doctor {check.name}", daemon=True).start()
+    threading.Thread(target=run, name=f"doctor {check.name}", daemon=True).start()
     if ended.wait(limit_seconds):
         return found
-    late = failed(check.name, f"no answer within {limit_seconds:g} s", "is there a firewall or a proxy on the way?")
+    late = failed(check.name, f"no answer within {limit_seconds:g} s", "check for a firewall or a proxy in between")
     return [*found, late]
 
 

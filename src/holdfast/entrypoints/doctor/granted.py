@@ -1,4 +1,4 @@
-"""What the shipped policies and the shipped role grant, as data: what is missing can be named as it is written there.
+"""The permissions in the shipped IAM policies and Kubernetes role, so that a missing one can be named.
 
 A test compares this with the files in deploy/, which are not part of the installed package.
 """
@@ -17,7 +17,7 @@ _MIGRATION: Final = "deploy/iam/migration-policy.json"
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement of a policy. `kinds` tell it from others of the same action: a part of the resource's name."""
+    """One statement of a policy. `kinds`: parts of resource names that distinguish those with the same action."""
 
     sid: str
     actions: tuple[str, ...]
@@ -27,14 +27,15 @@ class Statement:
 
 _RUN: Final = ("ec2:RunInstances",)
 STATEMENTS: Final = (
-    Statement("Look", ("ec2:DescribeInstances", "ec2:DescribeSubnets")),
+    Statement("Look", ("ec2:DescribeInstances", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSubnets")),
     Statement("LaunchByThisTemplate", _RUN, ("launch-template/",)),
     Statement("LaunchWithWhatTheTemplateNames", _RUN, ("image/", "snapshot/", "key-pair/", "security-group/")),
     Statement("LaunchInTheseSubnets", _RUN, ("subnet/",)),
     Statement("LaunchWithNewDisksAndAddresses", _RUN, ("network-interface/", "volume/")),
     Statement("LaunchAsOurs", _RUN, ("instance/",)),
-    Statement("TagWhatIsLaunched", ("ec2:CreateTags",)),
+    Statement("TagWhatIsLaunched", ("ec2:CreateTags",), ("instance/", "volume/")),
     Statement("GiveTheWorkersTheirRole", ("iam:PassRole",)),
+    Statement("MarkOursAsAccepted", ("ec2:CreateTags",), ("instance/",)),
     Statement("TerminateOurs", ("ec2:TerminateInstances",)),
     Statement(
         "Remember",
@@ -65,7 +66,7 @@ STATEMENTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """A permission that is missing."""
+    """A missing permission."""
 
     action: str
     resource: str
@@ -78,27 +79,27 @@ class Denied:
         found = [statement for statement in STATEMENTS if self.action in statement.actions]
         exact = [each for each in found if any(kind in self.resource for kind in each.kinds)] or found
         if not exact:
-            return f"allow {self.action} to the role that Holdfast runs as"
+            return f"allow {self.action} for the role that Holdfast runs as"
         names = " or ".join(dict.fromkeys(statement.sid for statement in exact))
-        return f"give the role the statement {names} of {exact[0].policy}"
+        return f"add statement {names} of {exact[0].policy} to the role"
 
 
 def denied(action: str, code: str, message: str) -> Denied | None:
-    """What AWS did not allow; None if that is not what its answer says. Its message may name more than was asked."""
-    told = _DENIED.search(message)
-    if told is not None:
-        return Denied(told[1], (told[2] or "").rstrip(".,"))
-    return Denied(action, "") if any(code.endswith(one) for one in _DENIED_CODES) else None
+    """The permission AWS denied, or None for another error. The message may name a different action than `action`."""
+    match = _DENIED.search(message)
+    if match is not None:
+        return Denied(match[1], (match[2] or "").rstrip(".,"))
+    return Denied(action, "") if any(code.endswith(suffix) for suffix in _DENIED_CODES) else None
 
 
 def denied_by(action: str, error: HoldfastError) -> Denied | None:
-    """The same for an error of ours, which holds AWS' code and words."""
+    """The same for our own error, which contains AWS's code and message."""
     return denied(action, "AccessDenied" if "AccessDenied" in str(error) else "", str(error))
 
 
 @dataclass(frozen=True, slots=True)
 class RoleRule:
-    """One rule of the role in deploy/kubernetes/role.yaml; without a namespace it holds for the whole cluster."""
+    """One rule of the role in deploy/kubernetes/role.yaml; without a namespace it applies to the whole cluster."""
 
     resource: str
     verbs: tuple[str, ...]

@@ -1,13 +1,13 @@
-"""After the way over: webhooks that are older than 90 days go to Glacier. The agents' runner-config.json stays.
+"""After the migration: a lifecycle rule moves webhooks older than 90 days to Glacier. runner-config.json stays.
 
-A bucket has one lifecycle, and other people's rules in it: ours is put beside theirs.
+A bucket has one lifecycle configuration, which may have other rules: ours is added to them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from holdfast.jobs.migration.layout import Layout
+from holdfast.jobs.migration.layout import ObjectLayout
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.ports.objects import Objects, Rule
 
@@ -17,32 +17,29 @@ DAYS: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class Cleanup:
-    """The lifecycle as it is to be; `notes` tell what else is in it that concerns us."""
+    """The planned lifecycle configuration; `notes` name other rules that affect our objects."""
 
     rules: Sequence[Rule]
     is_change: bool
     notes: tuple[str, ...] = ()
 
-    def shown(self) -> dict[str, Any]:
-        return {"rules": [dict(rule) for rule in self.rules], "is_change": self.is_change, "notes": list(self.notes)}
 
-
-def webhooks_rule(layout: Layout) -> Rule:
+def webhooks_rule(layout: ObjectLayout) -> Rule:
     return {
         "ID": RULE,
         "Status": "Enabled",
-        # A rule without a word about sizes leaves objects under 128 KB where they are, and every webhook is smaller.
+        # Without a size filter, S3 does not move objects under 128 KB, and every webhook is smaller.
         "Filter": {"And": {"Prefix": layout.prefix, "ObjectSizeGreaterThan": 1}},
         "Transitions": [{"Days": DAYS, "StorageClass": "GLACIER"}],
     }
 
 
-def planned(rules: Sequence[Rule], layout: Layout, runner_config_prefix: str) -> Cleanup:
-    """The bucket's rules with ours among them. Refused if ours would reach the agents' configurations."""
+def planned(rules: Sequence[Rule], layout: ObjectLayout, runner_config_prefix: str) -> Cleanup:
+    """The bucket's rules with ours added. NeedsOperator if ours would include the agents' configurations."""
     if _overlap(layout.prefix, runner_config_prefix):
         raise NeedsOperator(
             f"the lifecycle was not set: webhooks are under {layout.prefix!r} and runner-config.json under "
-            f"{runner_config_prefix!r}, and a rule for the one would move the other; agents could not boot"
+            f"{runner_config_prefix!r}; a rule for the webhooks would move it as well, and agents could not boot"
         )
     ours = webhooks_rule(layout)
     others = [rule for rule in rules if rule.get("ID") != RULE]
@@ -52,14 +49,14 @@ def planned(rules: Sequence[Rule], layout: Layout, runner_config_prefix: str) ->
 
 
 def carry_out(objects: Objects, cleanup: Cleanup) -> None:
-    """Set it, and see that all of it is there: S3 knows no condition here, and somebody else may have set another."""
+    """Set the lifecycle, then verify it: S3 has no conditional write here, and another process may overwrite it."""
     objects.set_lifecycle(cleanup.rules)
     found = {str(rule.get("ID")) for rule in objects.lifecycle()}
     missing = [str(rule.get("ID")) for rule in cleanup.rules if rule.get("ID") and str(rule["ID"]) not in found]
     if missing:
         raise NeedsOperator(
-            f"the lifecycle was set, and rules are missing from it: {', '.join(missing)}; somebody else has set "
-            "another at the same time: look at it, and run it again"
+            f"the lifecycle was set, but rules are missing from it: {', '.join(missing)}; it was changed at the "
+            "same time by someone else: check the bucket's rules, then run this again"
         )
 
 
@@ -70,17 +67,17 @@ def _notes(rule: Rule, webhooks: str, runner_configs: str) -> list[str]:
     notes = []
     moves = [word for word in ("Transitions", "Expiration") if rule.get(word)]
     if moves and _overlap(prefix, runner_configs):
-        notes.append(f"rule {name} also reaches {runner_configs}: {', '.join(moves)}; agents need these objects")
+        notes.append(f"rule {name} also applies to {runner_configs}: {', '.join(moves)}; agents need these objects")
     if moves and _overlap(prefix, webhooks):
-        notes.append(f"rule {name} also reaches {webhooks}: {', '.join(moves)}; whichever comes first counts")
+        notes.append(f"rule {name} also applies to {webhooks}: {', '.join(moves)}; the earlier of the two takes effect")
     return notes
 
 
 def prefix_of(rule: Rule) -> str:
-    """What a rule is for, wherever it says so; empty: the whole bucket, or what has certain tags."""
-    said = rule.get("Filter") or {}
-    within = said.get("And") or {}
-    return str(rule.get("Prefix") or said.get("Prefix") or within.get("Prefix") or "")
+    """The prefix of a rule, in any of its three places; empty: the whole bucket, or objects with certain tags."""
+    filters = rule.get("Filter") or {}
+    combined = filters.get("And") or {}
+    return str(rule.get("Prefix") or filters.get("Prefix") or combined.get("Prefix") or "")
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -1,8 +1,8 @@
-"""What reads and writes came to, counted for all instances: an item for each day, which instances add to now and then.
+"""Counts of reads and writes during the migration, over all instances: one item per day, updated every few seconds.
 
-Each stay in a phase is counted by itself: what went wrong before somebody went back and mended it is over.
+Each stay in a phase has its own counts, so that failures before a step back do not count after it.
 
-In memory in between: a process that is killed loses some seconds of counting, never anything that was counted for.
+Between updates the counts are in memory: a process that is killed loses some seconds of counts, but no data.
 """
 
 import logging
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Literal
 
-from holdfast.jobs.migration.bounded import Bounded
-from holdfast.jobs.writing import together
+from holdfast.jobs.intake.item_writes import combined
+from holdfast.jobs.migration.store_timeout import StoreTimeout
 from holdfast.kernel.errors import HoldfastError, StoreUnavailable
 from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
@@ -32,11 +32,11 @@ Outcome = Literal["hit", "fallback", "stood_in", "miss", "ok", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One read or write of one side, in one stay in a phase: the number of moves that led there.
+class StorageCall:
+    """One read or write of S3 or the tables. `stay` identifies the stay in a phase: the number of moves so far.
 
-    `ok` and `failed` are of writes; a read may fail, too. `fallback`: S3 had the job, and the tables had not;
-    `stood_in`: S3 had it, and the tables did not answer.
+    Outcomes of writes: `ok`, `failed`. Of reads: `hit`, `miss`, `failed`; `fallback`: S3 had the job, the tables did
+    not; `stood_in`: S3 had the job, the tables did not respond.
     """
 
     stay: int
@@ -50,22 +50,22 @@ class Told:
         return f"{self.side}_{self.call}_{self.outcome}"
 
 
-Tell = Callable[[Told], None]
+ReportCall = Callable[[StorageCall], None]
 
 
-def nobody(_told: Told) -> None:
-    """Nobody counts."""
+def discard(_call: StorageCall) -> None:
+    """Counts nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """Sums over some days."""
+class CallTotals:
+    """Sums over several days."""
 
     counts: Counter[str]
 
     @property
     def hit_rate(self) -> float | None:
-        """Of the reads that found a job, the share that found it in the tables. None: there were none."""
+        """The share of successful reads that found the job in the tables. None: no reads."""
         hits = self.counts["store_read_hit"]
         found = hits + self.fallbacks + self.counts["s3_read_stood_in"]
         return hits / found if found else None
@@ -76,7 +76,7 @@ class Counted:
 
     @property
     def error_rate(self) -> float | None:
-        """Of the writes to the tables, the share that failed."""
+        """The share of writes to the tables that failed. None: no writes."""
         failed = self.counts["store_write_failed"]
         every = failed + self.counts["store_write_ok"]
         return failed / every if every else None
@@ -87,47 +87,49 @@ class Counted:
         return self.counts[f"{side}_{call}_us"] / every / 1000 if every else None
 
 
-def counted(store: Store, now: Instant, stay: int, days: int = 2) -> Counted:
-    """The sums of this stay, of today and the days before it."""
+def call_totals(store: Store, now: Instant, stay: int, days: int = 2) -> CallTotals:
+    """The sums of this stay, over the last `days` days."""
     keys = [_key(stay, now.plus(-86_400 * back)) for back in range(days)]
     total: Counter[str] = Counter()
     for item in store.batch_get(STATE, keys):
         total.update({name: int(value) for name, value in (item or {}).items() if name not in ("pk", "expiresAt")})
-    return Counted(total)
+    return CallTotals(total)
 
 
-class Ledger:
-    """Counts, and adds to the stored sums every few seconds, on the thread that happens to count then."""
+class DailyCounts:
+    """Counts calls, and adds them to the stored sums every few seconds, on the thread of the call that is due."""
 
-    def __init__(self, store: Store, clock: Clock, told: Tell = nobody, flush_seconds: float = FLUSH_SECONDS) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, report: ReportCall = discard, flush_seconds: float = FLUSH_SECONDS
+    ) -> None:
         self._store = store
-        self._bounded = Bounded(flush_seconds, 1, "figures")
+        self._with_timeout = StoreTimeout(flush_seconds, 1, "migration-counts")
         self._clock = clock
-        self._told = told
+        self._report = report
         self._pending: Counter[tuple[int, str]] = Counter()
         self._due = clock.monotonic_seconds() + EVERY_SECONDS
         self._lock = Lock()
 
-    def __call__(self, told: Told) -> None:
-        self._told(told)
+    def __call__(self, call: StorageCall) -> None:
+        self._report(call)
         with self._lock:
-            self._pending[told.stay, told.name] += 1
-            if told.outcome != "failed":
-                self._pending[told.stay, f"{told.side}_{told.call}_us"] += round(told.seconds * 1e6)
+            self._pending[call.stay, call.name] += 1
+            if call.outcome != "failed":
+                self._pending[call.stay, f"{call.side}_{call.call}_us"] += round(call.seconds * 1e6)
             seconds = self._clock.monotonic_seconds()
             if seconds < self._due:
                 return
-            self._due = seconds + EVERY_SECONDS  # whether or not it can be added: the others do not try meanwhile
-        with suppress(StoreUnavailable):  # it goes on by itself: no webhook waits for figures
-            self._bounded(self.flush)
+            self._due = seconds + EVERY_SECONDS  # even if the write fails: other threads do not try meanwhile
+        with suppress(StoreUnavailable):  # it continues in the background: no webhook waits for counts
+            self._with_timeout(self.flush)
 
     def close(self) -> None:
-        """Add what is pending, if the store answers soon: the end of a process does not wait long for figures."""
+        """Store pending counts if the store responds soon: the process does not wait long for counts."""
         with suppress(StoreUnavailable):
-            self._bounded(self.flush)
+            self._with_timeout(self.flush)
 
     def flush(self) -> None:
-        """Add what is pending. What cannot be added now is added later."""
+        """Store pending counts; those that cannot be stored now are kept for later."""
         with self._lock:
             pending, self._pending = self._pending, Counter()
         now = self._clock.now()
@@ -135,9 +137,9 @@ class Ledger:
             sums = [attr(name).plus(number) for (of, name), number in pending.items() if of == stay and number]
             expiry = attr("expiresAt").set_if_absent(now.epoch_seconds + KEPT_SECONDS)
             try:
-                self._store.update(STATE, _key(stay, now), together([*sums, expiry]))
+                self._store.update(STATE, _key(stay, now), combined([*sums, expiry]))
             except HoldfastError as error:
-                _log.warning("figures of the migration could not be stored now: %s", error)
+                _log.warning("could not store the migration's counts, will retry: %s", error)
                 with self._lock:
                     self._pending.update({of: number for of, number in pending.items() if of[0] == stay})
 

@@ -1,16 +1,17 @@
-"""Where S3 and the tables disagree about a job. Pure, but for reading what the tables hold.
+"""The differences between S3 and the tables for a job.
 
     kind            means
-    missing         S3 has webhooks of the job, and the tables have no such job
+    missing         S3 has webhooks of the job, and the tables do not have the job
     webhook         one of its webhooks was never recorded
-    field           an attribute of the job is not what the webhooks make of it
+    field           an attribute of the job differs from the value that its webhooks give
     history         one of its webhooks is not in its history
-    run             the job is not where it belongs among its run's jobs
-    deployment      the deployment that it names is not known, or does not know the job
-    unusable        the object is no webhook, or is not what its key says
-    only_in_table   the tables have a job of which S3 has no webhook
+    run             the job is in the wrong set of its run, or in none
+    deployment      its deployment is missing, or does not list the job
+    unusable        the object is not a webhook, or does not match its key
+    only_in_table   the tables have a job without a webhook in S3
 
-Left out, since no webhook tells it: when a webhook came (`received_at`, `ttl`), and what the runner fleet did.
+Not compared, since webhooks do not contain it: when a webhook arrived (`received_at`, `ttl`), and what the runner fleet
+reported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,26 +19,26 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from holdfast.jobs.facts import FAILED, JobEvent, Status
-from holdfast.jobs.history import KEPT_SECONDS as HISTORY_KEPT_SECONDS
-from holdfast.jobs.job import MARKS_MOST
-from holdfast.jobs.keys import DeploymentKey, JobKey
+from holdfast.jobs.intake.history import KEPT_SECONDS as HISTORY_KEPT_SECONDS
 from holdfast.jobs.migration.stored import StoredWebhook, item_of
+from holdfast.jobs.model.facts import FAILED, JobEvent, Status
+from holdfast.jobs.model.job import MARKS_MOST
+from holdfast.jobs.model.keys import DeploymentKey, JobKey
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
 from holdfast.ports.store import Item, Key, Store, Value
 from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
 from holdfast.ports.store.values import same
 
-# Never compared: keys and marks are looked at by themselves, the rest depends on when a webhook came.
+# Never compared: keys and marks are checked separately, the rest depends on when a webhook arrived.
 _NOT_COMPARED: Final = frozenset({"PK", "SK", "dl", "received_at", "ttl"})
-# What moves on with events that have no object: the runner fleet's, and what GitHub's API was asked.
-_MOVES_ON: Final = frozenset({"status", "rk", "GSI1-PK", "conclusion", "completed_at", "queued_ms", "waiting_ms"})
-# Entries near their end may be gone already.
+# Attributes that events without an object may change: those of the runner fleet and of GitHub's API.
+_MAY_BE_AHEAD: Final = frozenset({"status", "rk", "GSI1-PK", "conclusion", "completed_at", "queued_ms", "waiting_ms"})
+# Entries about to expire may already be gone.
 _HISTORY_SPARE_SECONDS: Final = 3600
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     MISSING = "missing"
     WEBHOOK = "webhook"
     FIELD = "field"
@@ -49,43 +50,22 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """`what` names the attribute, the webhook or the object; the two sides are as they were found."""
+class JobDifference:
+    """`what` names the attribute, the webhook or the object; `in_s3` and `in_tables` are the values found."""
 
-    kind: Kind
+    kind: DifferenceKind
     job: JobKey | None
     what: str
     in_s3: Any = None
     in_tables: Any = None
 
-    def shown(self) -> dict[str, Any]:
-        return {
-            "kind": str(self.kind),
-            "installation_id": self.job.installation_id if self.job else None,
-            "job_id": self.job.job_id if self.job else None,
-            "what": self.what,
-            "s3": plain(self.in_s3),
-            "tables": plain(self.in_tables),
-        }
 
-
-def plain(value: Any) -> Any:
-    """As JSON has it."""
-    if isinstance(value, frozenset | set):
-        return sorted(value)
-    if isinstance(value, dict):
-        return {name: plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def differences_of_job(store: Store, webhooks: Sequence[StoredWebhook], now: Instant) -> list[Difference]:
-    """All that S3's webhooks of one job say, held against the tables."""
+def differences_of_job(store: Store, webhooks: Sequence[StoredWebhook], now: Instant) -> list[JobDifference]:
+    """The differences between one job's webhooks in S3 and the tables."""
     key = webhooks[0].event.key
     item = store.get(JOBS, key.item)
     if item is None:
-        return [Difference(Kind.MISSING, key, f"job {key}", [webhook.key for webhook in webhooks])]
+        return [JobDifference(DifferenceKind.MISSING, key, f"job {key}", [webhook.key for webhook in webhooks])]
     return [
         *_webhooks_missing(key, webhooks, item),
         *_fields(key, webhooks, item),
@@ -95,29 +75,29 @@ def differences_of_job(store: Store, webhooks: Sequence[StoredWebhook], now: Ins
     ]
 
 
-def _webhooks_missing(key: JobKey, webhooks: Sequence[StoredWebhook], item: Item) -> Iterator[Difference]:
+def _webhooks_missing(key: JobKey, webhooks: Sequence[StoredWebhook], item: Item) -> Iterator[JobDifference]:
     marks = item.get("dl", frozenset())
     if len(marks) >= MARKS_MOST:
-        return  # only the largest are kept
+        return  # the set is full: only the largest marks are kept
     for webhook in webhooks:
         if webhook.event.mark not in marks:
-            yield Difference(Kind.WEBHOOK, key, webhook.key, webhook.event.mark, None)
+            yield JobDifference(DifferenceKind.WEBHOOK, key, webhook.key, webhook.event.mark, None)
 
 
-def _fields(key: JobKey, webhooks: Sequence[StoredWebhook], item: Item) -> Iterator[Difference]:
+def _fields(key: JobKey, webhooks: Sequence[StoredWebhook], item: Item) -> Iterator[JobDifference]:
     expected = item_of(webhooks) or {}
     knows_more = bool(item.get("dl", frozenset()) - expected["dl"])
     is_ahead = knows_more and _rank(item) >= _rank(expected)
     for name in sorted(expected.keys() - _NOT_COMPARED):
-        if is_ahead and name in _MOVES_ON:
+        if is_ahead and name in _MAY_BE_AHEAD:
             continue
         found = item.get(name)
         if found is None or not same(found, expected[name]):
-            yield Difference(Kind.FIELD, key, name, expected[name], found)
-    # What webhooks set, and none of these webhooks has set.
-    for name in sorted((_MOVES_ON | _END_AND_RUNNER) & item.keys() - expected.keys()):
+            yield JobDifference(DifferenceKind.FIELD, key, name, expected[name], found)
+    # Attributes that only webhooks set, but none of these webhooks has set.
+    for name in sorted((_MAY_BE_AHEAD | _END_AND_RUNNER) & item.keys() - expected.keys()):
         if not knows_more:
-            yield Difference(Kind.FIELD, key, name, None, item[name])
+            yield JobDifference(DifferenceKind.FIELD, key, name, None, item[name])
 
 
 _END_AND_RUNNER: Final = frozenset({"started_at", "runner_id", "runner_name", "runner_group_id", "deployment_id"})
@@ -127,7 +107,7 @@ def _rank(item: Item) -> int:
     return int(item.get("rk", 0))
 
 
-def _history(store: Store, key: JobKey, webhooks: Sequence[StoredWebhook], now: Instant) -> Iterator[Difference]:
+def _history(store: Store, key: JobKey, webhooks: Sequence[StoredWebhook], now: Instant) -> Iterator[JobDifference]:
     kept = [
         webhook
         for webhook in webhooks
@@ -137,15 +117,15 @@ def _history(store: Store, key: JobKey, webhooks: Sequence[StoredWebhook], now: 
     found = store.batch_get(JOB_EVENTS, keys, consistent=True) if keys else []
     for webhook, entry in zip(kept, found, strict=True):
         if entry is None:
-            yield Difference(Kind.HISTORY, key, webhook.key, history_key(webhook.event).sort, None)
+            yield JobDifference(DifferenceKind.HISTORY, key, webhook.key, history_key(webhook.event).sort, None)
 
 
 def history_key(event: JobEvent) -> Key:
     return Key(event.key.partition, f"{event.at.iso()}#{event.type}#{event.mark}")
 
 
-def _run(store: Store, webhooks: Sequence[StoredWebhook], item: Item) -> Iterator[Difference]:
-    """The run counts the job as the table has it: a job that is ahead of S3 is counted as such."""
+def _run(store: Store, webhooks: Sequence[StoredWebhook], item: Item) -> Iterator[JobDifference]:
+    """Checked against the job's status in the table, which may be ahead of S3."""
     event = webhooks[0].event
     if event.run is None:
         return
@@ -157,10 +137,10 @@ def _run(store: Store, webhooks: Sequence[StoredWebhook], item: Item) -> Iterato
     found = {name for name in ("open", "done", "failed") if event.key.job_id in run.get(name, ())}
     if found != expected:
         what = f"run {event.run}"
-        yield Difference(Kind.RUN, event.key, what, sorted(expected), sorted(found) if run else None)
+        yield JobDifference(DifferenceKind.RUN, event.key, what, sorted(expected), sorted(found) if run else None)
 
 
-def _deployments(store: Store, webhooks: Sequence[StoredWebhook]) -> Iterator[Difference]:
+def _deployments(store: Store, webhooks: Sequence[StoredWebhook]) -> Iterator[JobDifference]:
     for event in {
         webhook.event.deployment.deployment_id: webhook.event for webhook in webhooks if webhook.event.deployment
     }.values():
@@ -169,8 +149,8 @@ def _deployments(store: Store, webhooks: Sequence[StoredWebhook]) -> Iterator[Di
         found: dict[str, Value] = store.get(DEPLOYMENTS, key.item) or {}
         if event.key.job_id not in found.get("job_ids", ()):
             jobs = sorted(found["job_ids"]) if "job_ids" in found else None
-            yield Difference(Kind.DEPLOYMENT, event.key, f"deployment {key}", [event.key.job_id], jobs)
+            yield JobDifference(DifferenceKind.DEPLOYMENT, event.key, f"deployment {key}", [event.key.job_id], jobs)
 
 
-def unusable(keys: dict[str, str]) -> list[Difference]:
-    return [Difference(Kind.UNUSABLE, None, key, cut(why, 300)) for key, why in keys.items()]
+def unusable_objects(keys: dict[str, str]) -> list[JobDifference]:
+    return [JobDifference(DifferenceKind.UNUSABLE, None, key, cut(why, 300)) for key, why in keys.items()]

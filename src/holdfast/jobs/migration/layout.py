@@ -1,22 +1,22 @@
-"""The keys of the older system's objects: one for each job and status."""
+"""The keys of the older system's objects: one per job and status."""
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from holdfast.jobs.facts import Status
-from holdfast.jobs.keys import JobKey
+from holdfast.jobs.model.facts import Status
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.ports.objects import ObjectEntry
 
-# What GitHub sends webhooks about; `scheduled` is our own word.
+# The statuses in GitHub's webhooks; `scheduled` is our own.
 STATUSES: Final = (Status.QUEUED, Status.WAITING, Status.IN_PROGRESS, Status.COMPLETED)
-# Webhooks that S3 has and the tables do not: each has a mark here, under its own key.
+# The prefix of notes about webhooks that S3 has and the tables do not, one per webhook.
 UNSTORED: Final = "holdfast/unstored/"
 
 _ID_MOST: Final = 2**63 - 1
-# No zeros in front: two keys would name one job, and only one of them would be found by the job's number.
+# No leading zeros: two keys would name one job, and only one of them would be found by its number.
 _PATTERNS: Final = {
     "installation_id": r"(?P<installation_id>0|[1-9][0-9]{0,18})",
     "job_id": r"(?P<job_id>0|[1-9][0-9]{0,18})",
@@ -25,8 +25,8 @@ _PATTERNS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a key says. `installation_id` None: the layout does not name it, and the webhook does."""
+class ObjectPlace:
+    """The fields of a key. `installation_id` None: the layout does not contain it, only the webhook does."""
 
     installation_id: InstallationId | None
     job_id: JobId
@@ -34,21 +34,21 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """`template` as S3_WEBHOOK_LAYOUT has it."""
+class ObjectLayout:
+    """`template` is the value of S3_WEBHOOK_LAYOUT."""
 
     template: str
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = re.split(r"\{([a-z_]+)\}", self.template)
-        # Every other part is a place.
+        # Every other part is a placeholder.
         pattern = "".join(_PATTERNS[part] if number % 2 else re.escape(part) for number, part in enumerate(parts))
         object.__setattr__(self, "_pattern", re.compile(pattern, re.ASCII))
 
     @property
     def prefix(self) -> str:
-        """What all keys begin with."""
+        """The common prefix of all keys."""
         return self.template.partition("{")[0]
 
     @property
@@ -58,19 +58,19 @@ class Layout:
     def key(self, job: JobKey, status: str) -> str:
         return self.template.format(installation_id=job.installation_id, job_id=job.job_id, status=status)
 
-    def place(self, key: str) -> Place | None:
-        """What the key says; None: it is not the key of a webhook."""
+    def place(self, key: str) -> ObjectPlace | None:
+        """The fields of the key; None if it is not the key of a webhook."""
         found = self._pattern.fullmatch(key)
         if found is None:
             return None
-        said = found.groupdict()
-        if any(int(said[name]) > _ID_MOST for name in said.keys() - {"status"}):
+        fields = found.groupdict()
+        if any(int(fields[name]) > _ID_MOST for name in fields.keys() - {"status"}):
             return None
-        installation = InstallationId(int(said["installation_id"])) if "installation_id" in said else None
-        return Place(installation, JobId(int(said["job_id"])), Status(said["status"]))
+        installation = InstallationId(int(fields["installation_id"])) if "installation_id" in fields else None
+        return ObjectPlace(installation, JobId(int(fields["job_id"])), Status(fields["status"]))
 
     def jobs(self, entries: Iterable[ObjectEntry]) -> Iterator[list[ObjectEntry]]:
-        """The entries of each job, which stand beside each other; an entry that is no webhook's stands alone."""
+        """The entries of each job, which are adjacent; an entry that is not a webhook is a group of its own."""
         group: list[ObjectEntry] = []
         of: tuple[InstallationId | None, JobId] | None = None
         for entry in entries:

@@ -1,12 +1,12 @@
-"""How far the way over is gone. One item says so for all instances.
+"""The phase of the migration, stored in one item for all instances.
 
     phase           a webhook is written to                        a job is read from
-    off             the tables; S3 is not touched                  the tables
-    dual_write      S3, then the tables: there, failing is noted   S3, and what the tables know beside it
-    dual_read       S3, then the tables: both must succeed         the tables, and S3 where they have nothing
-    dynamodb_only   the tables; runner-config.json is left alone   the tables
+    off             the tables; S3 is not used                     the tables
+    dual_write      S3, then the tables; a failure there is noted  S3, completed from the tables
+    dual_read       S3, then the tables; both must succeed         the tables, or S3 if they lack the job
+    dynamodb_only   the tables; runner-config.json is unchanged    the tables
 
-A move goes one step, forward or back. An instance that cannot ask goes on as it last knew.
+A move is one step, forward or back. An instance that cannot read the phase keeps the last one it knew.
 """
 
 import logging
@@ -16,7 +16,7 @@ from enum import StrEnum
 from threading import Lock
 from typing import Final
 
-from holdfast.jobs.migration.bounded import Bounded
+from holdfast.jobs.migration.store_timeout import StoreTimeout
 from holdfast.kernel.errors import BadRequest, HoldfastError, NeedsOperator, Retryable, WriteConflict
 from holdfast.kernel.ids import nonce
 from holdfast.kernel.instants import Instant
@@ -25,10 +25,11 @@ from holdfast.ports.store import Item, Key, Store, Value, attr
 from holdfast.ports.store.tables import STATE
 
 KEY: Final = Key("migration#phase")
-FRESH_SECONDS: Final = 5.0
-ASK_SECONDS: Final = 1.0  # of a webhook's ten: it goes on with what was last known
-PATIENT_SECONDS: Final = 10.0  # where no webhook waits
-# After this long every instance follows a move: each asks again after FRESH_SECONDS, and a webhook takes no 10 s.
+PHASE_CACHE_SECONDS: Final = 5.0
+PHASE_TIMEOUT_SECONDS: Final = 1.0  # of a webhook's ten; after that, the last known phase is used
+COMMAND_TIMEOUT_SECONDS: Final = 10.0  # for commands and queries, where no webhook waits
+# After this time every instance follows a move: each reads the phase every PHASE_CACHE_SECONDS, and a webhook takes
+# less than 10 s.
 SETTLED_SECONDS: Final = 20.0
 _MOVES_KEPT: Final = 20
 _log = logging.getLogger(__name__)
@@ -51,20 +52,20 @@ class Phase(StrEnum):
 
 ORDER: Final = tuple(Phase)
 _WHY_NOT: Final = {
-    Phase.DUAL_READ: "tables that were not filled would be read first, and what is only in S3 would be missed",
-    Phase.DYNAMODB_ONLY: "nobody would have seen whether reads find everything in the tables",
-    Phase.DUAL_WRITE: "instances that write no objects yet would be taken for ones that do",
-    Phase.OFF: "instances that still write objects, or read them, would disagree with the others",
+    Phase.DUAL_READ: "the tables would be read before they are filled, and jobs that are only in S3 would be missed",
+    Phase.DYNAMODB_ONLY: "it must first be shown that reads find every job in the tables",
+    Phase.DUAL_WRITE: "some instances would not write objects yet while others rely on them",
+    Phase.OFF: "some instances would still read or write objects while others do not",
 }
 
 
-class WrongJump(BadRequest):
-    """A move of more than a step, or to where it is already."""
+class InvalidMove(BadRequest):
+    """A move of more than one step, or to the current phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPhase:
-    """`since` None: nothing is stored, and the phase is off. `both_since` is when writing to both began."""
+    """`since` None: nothing is stored, and the phase is off. `both_since`: when writing to both sides began."""
 
     phase: Phase = Phase.OFF
     since: Instant | None = None
@@ -81,19 +82,19 @@ def stored_phase(store: Store) -> StoredPhase:
     return StoredPhase() if item is None else _read(item)
 
 
-def step_to(stored: Phase, wanted: Phase) -> None:
-    """Raise WrongJump, with the reason, unless the move is one step."""
+def check_one_step(stored: Phase, wanted: Phase) -> None:
+    """Raise InvalidMove, with the reason, unless the move is one step."""
     if wanted is stored:
-        raise WrongJump(f"the phase is {stored} already")
+        raise InvalidMove(f"the phase is already {stored}")
     steps = wanted.number - stored.number
     if abs(steps) != 1:
         between = ORDER[stored.number + (1 if steps > 0 else -1)]
-        raise WrongJump(f"from {stored} to {wanted} is more than a step: {_WHY_NOT[wanted]}; {between} comes first")
+        raise InvalidMove(f"{stored} to {wanted} is more than one step: {_WHY_NOT[wanted]}; first move to {between}")
 
 
 def move(store: Store, known: StoredPhase, wanted: Phase, now: Instant, by: str) -> StoredPhase:
-    """Go one step from what is known. `Retryable` if somebody else moved meanwhile: then nothing was changed."""
-    step_to(known.phase, wanted)
+    """Move one step from the known phase. `Retryable` if it was moved meanwhile: then nothing is changed."""
+    check_one_step(known.phase, wanted)
     mark = nonce()
     item: Item = {
         "pk": KEY.partition,
@@ -110,19 +111,19 @@ def move(store: Store, known: StoredPhase, wanted: Phase, now: Instant, by: str)
     try:
         store.put(STATE, item, is_as_known)
     except WriteConflict as conflict:
-        if conflict.item is None or conflict.item.get("moveId") != mark:  # else our own, and its answer was lost
-            raise Retryable("somebody else moved the phase just now; look again: holdfast migrate status") from conflict
+        if conflict.item is None or conflict.item.get("moveId") != mark:  # else our own write, whose response was lost
+            raise Retryable("the phase was just moved by someone else; run: holdfast migrate status") from conflict
     return _read(item)
 
 
 def begin(store: Store, wanted: Phase, now: Instant, by: str) -> StoredPhase:
-    """At the start of an instance: the stored phase, or the one that JOBS_MIGRATION begins with."""
+    """At the start of an instance: the stored phase; if none is stored, the one in JOBS_MIGRATION."""
     stored = stored_phase(store)
     if stored.since is not None:
         if stored.phase is not wanted:
             _log.warning(
-                "JOBS_MIGRATION=%s, and the stored phase is %s, which counts; "
-                "move it with: holdfast migrate advance, or: holdfast migrate back",
+                "JOBS_MIGRATION=%s is ignored: the stored phase is %s; "
+                "to move it, run: holdfast migrate advance, or: holdfast migrate back",
                 wanted,
                 stored.phase,
             )
@@ -131,18 +132,20 @@ def begin(store: Store, wanted: Phase, now: Instant, by: str) -> StoredPhase:
         return stored
     try:
         return move(store, stored, wanted, now, by)
-    except WrongJump as error:
-        raise NeedsOperator(f"JOBS_MIGRATION={wanted} cannot be the beginning: {error}") from error
+    except InvalidMove as error:
+        raise NeedsOperator(f"JOBS_MIGRATION={wanted} cannot be the first phase: {error}") from error
     except Retryable:
         return stored_phase(store)  # another instance began at the same time
 
 
 class PhaseWatch:
-    """The phase, as of a few seconds ago at the most while the store answers."""
+    """The current phase, at most a few seconds old while the store responds."""
 
-    def __init__(self, store: Store, clock: Clock, begun: StoredPhase, ask_seconds: float = ASK_SECONDS) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, begun: StoredPhase, timeout_seconds: float = PHASE_TIMEOUT_SECONDS
+    ) -> None:
         self._store = store
-        self._ask = Bounded(ask_seconds, 1, "phase")
+        self._with_timeout = StoreTimeout(timeout_seconds, 1, "phase")
         self._clock = clock
         self._known = begun
         self._until = 0.0
@@ -153,22 +156,22 @@ class PhaseWatch:
         with self._lock:
             if seconds < self._until:
                 return self._known
-            self._until = seconds + FRESH_SECONDS  # the others do not ask meanwhile
+            self._until = seconds + PHASE_CACHE_SECONDS  # other threads use the cached phase meanwhile
         try:
-            self._ask(self._look)
+            self._with_timeout(self._refresh)
         except HoldfastError as error:
-            _log.warning("the phase of the migration is not known, and stays %s: %s", self._known.phase, error)
+            _log.warning("could not read the phase of the migration, using %s: %s", self._known.phase, error)
         return self._known
 
-    def _look(self) -> None:
-        """One at a time. An answer that nobody waited for counts, too: a slow store may have no other."""
+    def _refresh(self) -> None:
+        """One at a time. A response after the timeout is used as well: a slow store may give no other."""
         self._known = stored_phase(self._store)
 
 
 def _read(item: Item) -> StoredPhase:
     if item.get("phase") not in set(Phase):
         raise NeedsOperator(
-            f"the stored phase of the migration is {item.get('phase')!r}, which this version does not know; "
+            f"the stored phase of the migration is {item.get('phase')!r}, which this version does not support; "
             "run the version that stored it"
         )
     both = item.get("bothSinceMs")

@@ -1,11 +1,11 @@
-"""A webhook as an object: how ours are written, and how any is read, also one that the older system wrote.
+"""Webhooks as S3 objects: writes ours, and reads ours and those of the older system.
 
-For each job and status S3 holds one webhook: the latest by the sender's time. Whoever comes late does not overwrite it,
-so that it does not matter in which order webhooks come.
+S3 has one webhook per job and status: the latest by the sender's time. A late webhook does not overwrite a newer one,
+so the order of arrival does not matter.
 
-Ours hold the body as GitHub sent it, and who sent it when in the object's metadata. The older system's have no such
-metadata: there, the object's own time is when it came, and the payload's times tell when it was sent. Where only the
-job itself was stored, the key and the job's address say the rest.
+Our objects contain GitHub's body; their metadata has the delivery and the time of arrival. Objects of the older system
+have no such metadata: the object's modification time is the time of arrival, and the payload's own times say when it
+was sent. If only the job was stored, the rest comes from the key and the job's url.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.jobs.facts import KEPT_SECONDS, JobEvent, job_event
-from holdfast.jobs.job import folded
-from holdfast.jobs.keys import JobKey
-from holdfast.jobs.limits import BODY_BYTES_MOST, check_json
-from holdfast.jobs.migration.layout import STATUSES, UNSTORED, Layout, Place
-from holdfast.jobs.payloads import Installation, JobPayload, Repository, Unusable, WorkflowJob, decoded
-from holdfast.jobs.webhook import Delivery, Refused
+from holdfast.jobs.intake.json_limits import BODY_BYTES_MOST, check_json
+from holdfast.jobs.intake.payloads import Installation, JobPayload, Repository, UnusablePayload, WorkflowJob, decoded
+from holdfast.jobs.intake.webhook import Delivery, WebhookRefused
+from holdfast.jobs.migration.layout import STATUSES, UNSTORED, ObjectLayout, ObjectPlace
+from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, job_event
+from holdfast.jobs.model.job import folded
+from holdfast.jobs.model.keys import JobKey
 from holdfast.kernel import typed_json
 from holdfast.kernel.errors import BadRequest, Retryable
 from holdfast.kernel.instants import Instant
@@ -37,13 +37,13 @@ _KEY_CHARACTERS_MOST: Final = 190
 _GZIP: Final = b"\x1f\x8b"
 
 
-class NoWebhook(Exception):
-    """The object cannot be understood, or says something else than its key does."""
+class NotAWebhook(Exception):
+    """The object cannot be read as a webhook, or does not match its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredWebhook:
-    """`received_at` is when the first webhook came that was stored under this key."""
+    """`received_at` is when the first webhook stored under this key arrived."""
 
     key: str
     event: JobEvent
@@ -52,7 +52,7 @@ class StoredWebhook:
 
 
 class _BareJob(WorkflowJob):
-    """A job without what GitHub wraps around it."""
+    """A job without the rest of the payload."""
 
     url: str = ""
 
@@ -60,51 +60,51 @@ class _BareJob(WorkflowJob):
 # Reading
 
 
-def webhook_of(stored: StoredObject, place: Place) -> StoredWebhook:
-    """The webhook; NoWebhook says why there is none."""
-    told = stored.metadata
-    received = _instant(told.get("received-ms")) or stored.modified
-    delivery = Delivery(EVENT, unquote(told.get("delivery", "")), unquote(told.get("target", "")), stored.body)
+def webhook_of(stored: StoredObject, place: ObjectPlace) -> StoredWebhook:
+    """The webhook in the object; NotAWebhook if there is none."""
+    metadata = stored.metadata
+    received = _instant(metadata.get("received-ms")) or stored.modified
+    delivery = Delivery(EVENT, unquote(metadata.get("delivery", "")), unquote(metadata.get("target", "")), stored.body)
     if not delivery.id:
         delivery = replace(delivery, id=_own_id(stored.key))
     try:
         _check_body(stored.body)
         event = job_event(delivery, _payload(stored.body, place), received)
-    except (Unusable, Refused, BadRequest) as error:
-        raise NoWebhook(one_line(str(error))) from error
+    except (UnusablePayload, WebhookRefused, BadRequest) as error:
+        raise NotAWebhook(one_line(str(error))) from error
     if event.key.job_id != place.job_id:
-        raise NoWebhook(f"it tells of job {event.key.job_id}, and its key of job {place.job_id}")
+        raise NotAWebhook(f"it is of job {event.key.job_id}, but its key says {place.job_id}")
     if place.installation_id not in (None, event.key.installation_id):
-        said = event.key.installation_id
-        raise NoWebhook(f"it is of installation {said}, and its key says {place.installation_id}")
+        found = event.key.installation_id
+        raise NotAWebhook(f"it is of installation {found}, but its key says {place.installation_id}")
     return StoredWebhook(stored.key, event, stored.etag, received)
 
 
 def _own_id(key: str) -> str:
-    """For an object that names no delivery: as different as the keys are, and as short as an id may be."""
+    """An id for an object without a delivery id: unique like its key, and short enough for an id."""
     return f"s3:{key}" if len(key) <= _KEY_CHARACTERS_MOST else f"s3:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _check_body(body: bytes) -> None:
     if len(body) > BODY_BYTES_MOST:
-        raise Unusable(f"it has more than {BODY_BYTES_MOST} bytes: GitHub sends no such webhook")
+        raise UnusablePayload(f"it has more than {BODY_BYTES_MOST} bytes, the most that GitHub sends")
     if body.startswith(_GZIP):
-        raise Unusable("it is compressed (gzip); objects are read as they are")
+        raise UnusablePayload("it is compressed (gzip); expected plain JSON")
     check_json(body)
 
 
-def _payload(body: bytes, place: Place) -> JobPayload:
+def _payload(body: bytes, place: ObjectPlace) -> JobPayload:
     try:
         payload = decoded(body, JobPayload)
-    except Unusable as error:
+    except UnusablePayload as error:
         payload = _wrapped(body, place, error)
     if payload.installation is None and place.installation_id is not None:
         payload.installation = Installation(place.installation_id)
     return payload
 
 
-def _wrapped(body: bytes, place: Place, unusable: Unusable) -> JobPayload:
-    """The job alone was stored: its repository is in its address."""
+def _wrapped(body: bytes, place: ObjectPlace, unusable: UnusablePayload) -> JobPayload:
+    """The payload of an object that has only the job: its repository is in its url."""
     try:
         job = typed_json.decoded(body, _BareJob)
     except msgspec.MsgspecError as error:
@@ -112,32 +112,32 @@ def _wrapped(body: bytes, place: Place, unusable: Unusable) -> JobPayload:
     _, _, path = job.url.partition("/repos/")
     repository = "/".join(path.split("/")[:2])
     if "/" not in repository:
-        raise Unusable("a job without its repository, and its url does not name one")
+        raise UnusablePayload("it is a job without a repository, and its url names none")
     return JobPayload(Repository(repository), job, str(place.status))
 
 
 def webhooks_of_job(
-    objects: Objects, layout: Layout, entries: Iterable[ObjectEntry]
+    objects: Objects, layout: ObjectLayout, entries: Iterable[ObjectEntry]
 ) -> tuple[list[StoredWebhook], dict[str, str]]:
-    """The webhooks of one job in the order in which they were sent; and by their keys, why others are none."""
+    """The webhooks of one job, in the order they were sent; and by key, why other objects are unusable."""
     found: list[StoredWebhook] = []
     unusable: dict[str, str] = {}
     for entry in entries:
         place = layout.place(entry.key)
         if place is None:
-            unusable[entry.key] = "its key is not that of a webhook"
+            unusable[entry.key] = "its key does not match S3_WEBHOOK_LAYOUT"
             continue
         try:
             stored = objects.get(entry.key, BODY_BYTES_MOST)
-            if stored is not None:  # else it was removed after it was listed
+            if stored is not None:  # else it was deleted after it was listed
                 found.append(webhook_of(stored, place))
-        except (NoWebhook, Archived) as error:
+        except (NotAWebhook, Archived) as error:
             unusable[entry.key] = str(error)
     return sorted(found, key=lambda webhook: _order(webhook.event)), unusable
 
 
-def webhooks_by_key(objects: Objects, layout: Layout, job: JobKey) -> list[StoredWebhook]:
-    """The job's webhooks, asked for one by one: a list of a large bucket would cost more."""
+def webhooks_by_key(objects: Objects, layout: ObjectLayout, job: JobKey) -> list[StoredWebhook]:
+    """The job's webhooks, read by key: listing a large bucket would cost more."""
     now = Instant(0)  # the entries' times are not used
     found, _ = webhooks_of_job(objects, layout, [ObjectEntry(layout.key(job, status), now) for status in STATUSES])
     # Without the installation in the key, another installation's job may have the same number.
@@ -145,7 +145,7 @@ def webhooks_by_key(objects: Objects, layout: Layout, job: JobKey) -> list[Store
 
 
 def item_of(webhooks: Iterable[StoredWebhook], item: Item | None = None) -> Item | None:
-    """The job as S3 knows it, or what S3 adds to an item: the fold takes facts in any order, and each once."""
+    """The job as its webhooks describe it, folded into `item` if there is one."""
     for webhook in webhooks:
         key = webhook.event.key.item
         item = {"PK": key.partition, "SK": key.sort, **folded(item, webhook.event)}
@@ -153,15 +153,15 @@ def item_of(webhooks: Iterable[StoredWebhook], item: Item | None = None) -> Item
 
 
 def is_expired(received: Instant, now: Instant) -> bool:
-    """Whether the tables would not show it any more."""
+    """Whether it has expired from the tables."""
     return received.epoch_seconds + KEPT_SECONDS <= now.epoch_seconds
 
 
 # Writing
 
 
-def put_webhook(objects: Objects, layout: Layout, delivery: Delivery, event: JobEvent) -> str:
-    """Make sure that S3 holds this webhook, or a later one of the same status. Its key."""
+def put_webhook(objects: Objects, layout: ObjectLayout, delivery: Delivery, event: JobEvent) -> str:
+    """Make sure that S3 has this webhook, or a later one of the same status; returns its key."""
     assert event.status is not None  # noqa: S101 -- a webhook's event has one; narrows the type
     key = layout.key(event.key, event.status)
     place = layout.place(key)
@@ -176,8 +176,8 @@ def put_webhook(objects: Objects, layout: Layout, delivery: Delivery, event: Job
         else:
             try:
                 known = webhook_of(there, place)
-            except NoWebhook:
-                known = None  # nothing that anybody could use
+            except NotAWebhook:
+                known = None  # unusable: overwrite it
             if known is not None and (known.event.key != event.key or _order(known.event) >= _order(event)):
                 return key
             if known is not None:
@@ -185,19 +185,19 @@ def put_webhook(objects: Objects, layout: Layout, delivery: Delivery, event: Job
             is_written = objects.put(key, delivery.body, metadata, if_etag=there.etag)
         if is_written:
             return key
-    raise Retryable(f"S3 object {key}: changed by others {_TRIES_MOST} times in a row; to be delivered again")
+    raise Retryable(f"S3 object {key}: changed by other processes {_TRIES_MOST} times in a row; not acknowledged")
 
 
 def mark_unstored(objects: Objects, key: str, mark: str) -> None:
-    """Note that the tables lack a webhook that is under this key. `backfill` sees to it, and takes the note away.
+    """Note that the tables lack the webhook under this key. `backfill` fills it in and deletes the note.
 
-    Each webhook has a note of its own: one that comes while another's is taken away is not forgotten with it.
+    Each webhook has its own note, so that deleting one note does not lose another webhook of the same key.
     """
     objects.put(f"{UNSTORED}{key}?{mark}", b"{}")
 
 
 def _metadata(delivery: Delivery, received_at: Instant) -> Mapping[str, str]:
-    # Metadata travels as headers: whatever is not ASCII is escaped.
+    # Metadata is sent as headers, so it must be ASCII.
     return {
         "delivery": quote(delivery.id, safe="-:"),
         "target": quote(delivery.target[:100]),
@@ -206,10 +206,10 @@ def _metadata(delivery: Delivery, received_at: Instant) -> Mapping[str, str]:
 
 
 def _order(event: JobEvent) -> tuple[int, str, str]:
-    """As the fold weighs two events of one status: the later one, then the conclusion."""
+    """The order in which the fold ranks two events of one status: by time, then conclusion."""
     return event.at.epoch_ms, event.end.conclusion if event.end else "", event.mark
 
 
 def _instant(text: str | None) -> Instant | None:
-    # What S3 hands back may have been written by anybody who may write to the bucket.
+    # Checked: anyone with access to the bucket may have written it.
     return Instant(int(text)) if text is not None and text.isascii() and text.isdigit() and len(text) <= 14 else None

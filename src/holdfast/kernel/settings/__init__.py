@@ -1,11 +1,11 @@
-# ruff: noqa: RUF009  setting() makes a dataclass field, anew each time
+# ruff: noqa: RUF009  setting() returns a new dataclass field each time
 """Settings: declared once, typed, and each with a default, a unit and a line of help.
 
-A setting comes from the strongest of four sources: a command-line flag where it has one, the environment,
-`holdfast.toml` (the same names, flat), its default. What is wrong is reported before anything is touched. A setting
-that nobody declared is as wrong as a bad value: it is a typing mistake that would otherwise go unnoticed.
+Sources in order of precedence: a command-line flag where there is one, the environment, `holdfast.toml` (the same
+names, flat), the default. Errors are reported before anything is touched. An undeclared name is an error too: it is a
+typing mistake that would otherwise go unnoticed.
 
-The declaration below is all there is: `holdfast settings` and the reference page are made of it.
+`holdfast settings` and the reference page are generated from the declarations below.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def _table_name(default: str, holds: str) -> str:
         default=default,
         example=default,
         group="Store",
-        help_text=f"The DynamoDB table of {holds}.",
+        help_text=f"The DynamoDB table for {holds}.",
     )
 
 
@@ -54,30 +54,30 @@ class Settings(
     WorldSettings,
     ClusterSettings,
 ):
-    """Every setting of Holdfast: the name of an attribute is the setting's name in lower case."""
+    """Every setting of Holdfast. An attribute's name is the setting's name in lower case."""
 
     log_level: LogLevel = setting(
         Choice(get_args(LogLevel)),
         default="info",
         example="debug",
         group="General",
-        help_text="How much is logged: debug, info, warning or error.",
+        help_text="The least severe level to log: debug, info, warning or error. Libraries never log at debug.",
     )
     log_format: LogFormat = setting(
         Choice(get_args(LogFormat)),
         default="text",
         example="json",
         group="General",
-        help_text="Log lines as text for people, or as one JSON object each.",
+        help_text="The format of log lines: text for people, or one JSON object per line.",
     )
     holdfast_host: str = setting(
         Text("a host name or address", r"[A-Za-z0-9_.:%-]{1,255}"),
         default="127.0.0.1",
-        example="0.0.0.0",  # noqa: S104  an example, not a default: it serves every network of the machine
+        example="0.0.0.0",  # noqa: S104  an example, not a default: it listens on every network interface
         group="Server",
         flag="--host",
         flag_value="HOST",
-        help_text="The address that the web server listens on.",
+        help_text="The address the web server listens on.",
     )
     holdfast_port: int = setting(
         Whole(0, 65535),
@@ -86,7 +86,7 @@ class Settings(
         group="Server",
         flag="--port",
         flag_value="PORT",
-        help_text="The port that the web server listens on; 0 takes any free one.",
+        help_text="The port the web server listens on; 0 picks a free one.",
     )
     holdfast_data: Path = setting(
         Location("a path to a directory"),
@@ -95,7 +95,7 @@ class Settings(
         group="Store",
         flag="--data",
         flag_value="DIR",
-        help_text="The directory for Holdfast's own files; made when absent.",
+        help_text="The directory for Holdfast's own files; created if it does not exist.",
     )
     holdfast_store: StoreAddress = setting(
         Address(),
@@ -105,12 +105,12 @@ class Settings(
         ),
         example="dynamodb:",
         group="Store",
-        help_text="Where the memory is: sqlite: with the path of a file, or dynamodb: for the tables named below.",
+        help_text="Where state is stored: sqlite: and the path of a file, or dynamodb: for the tables named below.",
     )
     state_table: str = _table_name("k3s-autoscaler-state", "cluster state")
     logs_table: str = _table_name("k3s-autoscaler-logs", "scaling decisions")
     jobs_table: str = _table_name("workflow_jobs", "workflow jobs")
-    job_events_table: str = _table_name("workflow_job_events", "what happened to each workflow job")
+    job_events_table: str = _table_name("workflow_job_events", "the events of each workflow job")
     runs_table: str = _table_name("workflow_runs", "workflow runs")
     deployments_table: str = _table_name("deployments", "deployments")
     dynamodb_deadline_sec: float = setting(
@@ -119,21 +119,21 @@ class Settings(
         example="8",
         group="Store",
         unit="seconds",
-        help_text="After this long a call to DynamoDB is not tried again; a last try under way may take 4 s more.",
+        help_text="How long a call to DynamoDB is retried. An attempt in progress may take up to 4 s longer.",
     )
     dynamodb_client: DynamoClientName = setting(
         Choice(get_args(DynamoClientName)),
         default="lean",
         example="boto3",
         group="Store",
-        help_text="How DynamoDB is called: by our own lean client, or by boto3. Through a proxy it is always boto3.",
+        help_text="The DynamoDB client: Holdfast's own (lean), or boto3. Behind a proxy it is always boto3.",
     )
     dynamodb_billing: BillingMode = setting(
         Choice(get_args(BillingMode)),
         default="on-demand",
         example="provisioned",
         group="Store",
-        help_text="How new DynamoDB tables are billed: on-demand, or provisioned for a steady load.",
+        help_text="The billing mode of new DynamoDB tables: on-demand, or provisioned for a steady load.",
     )
 
 

@@ -1,5 +1,5 @@
-# ruff: noqa: RUF009  setting() makes a dataclass field, anew each time
-"""How a setting is declared: as a field of a frozen dataclass, made by `setting`. The table is read off the fields."""
+# ruff: noqa: RUF009  setting() returns a new dataclass field each time
+"""How settings are declared: as fields of a frozen dataclass, created by `setting()`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -15,7 +15,7 @@ NOT_SHOWN: Final = "(not shown)"
 
 @dataclass(frozen=True, slots=True)
 class Derived(Generic[T]):
-    """A default that follows from settings declared earlier; `text` says how."""
+    """A default computed from settings declared earlier; `text` describes it for the reference page."""
 
     text: str
     value: Callable[[Mapping[str, Any]], T]
@@ -23,7 +23,7 @@ class Derived(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table."""
+    """The declaration of one setting."""
 
     attribute: str
     kind: Kind[Any]
@@ -46,7 +46,7 @@ class Setting:
         return self.default.text if isinstance(self.default, Derived) else self.public(self.default)
 
     def public(self, value: object) -> str | int | float | bool | None:
-        """The value as it may be printed."""
+        """The value in a form that is safe to print."""
         if value is not None and self.secret:
             return NOT_SHOWN
         if isinstance(value, tuple):
@@ -78,7 +78,7 @@ def setting(
     flag_value: str = "",
     secret: bool = False,
 ) -> T:
-    """A dataclass field that is a setting. To mypy it is its value, so kind, default and annotation must agree."""
+    """A dataclass field for a setting. Typed as its value, so mypy checks that kind, default and annotation agree."""
     row = {
         "kind": kind,
         "default": default,
@@ -97,7 +97,7 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What every set of settings has: the file they may come from, and a memory of each value's source."""
+    """Base of every group of settings: the config file, and the source of each value."""
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     holdfast_config: Path = setting(
@@ -107,10 +107,10 @@ class Declaration:
         group="General",
         flag="--config",
         flag_value="FILE",
-        help_text="A TOML file with settings, under the same names; it must exist, unless it is the default one.",
+        help_text="A TOML file with settings under the same names. It must exist, unless it is the default.",
     )
 
 
 def settings_of(declaration: type[Declaration]) -> tuple[Setting, ...]:
-    """The table of settings, in the order of their declaration."""
+    """All settings of a declaration, in order."""
     return tuple(Setting(f.name, **f.metadata["setting"]) for f in fields(declaration) if "setting" in f.metadata)

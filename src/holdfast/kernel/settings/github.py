@@ -1,5 +1,5 @@
-# ruff: noqa: RUF009  setting() makes a dataclass field, anew each time
-"""The settings of what is asked of GitHub: as whom, how often, and when a run is run again."""
+# ruff: noqa: RUF009  setting() returns a new dataclass field each time
+"""Settings for calling GitHub's API: credentials, the sweep for lost webhooks, and automatic re-runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,70 +26,71 @@ def _of(kind: Kind[Any], default: Any, help_text: str, unit: str = "") -> Any:
 @dataclass(frozen=True, kw_only=True)
 class GitHubSettings(Declaration):
     github_api_url: str = setting(
-        Text("an https:// address without a slash at its end", r"https://[!->@-~]{0,199}[!-.0->@-~]"),
+        Text("an https:// URL without a trailing slash", r"https://[!->@-~]{0,199}[!-.0->@-~]"),
         default="https://api.github.com",
         example="https://github.example.com/api/v3",
         group="GitHub",
-        help_text="Where GitHub's API is.",
+        help_text="The URL of GitHub's API.",
     )
     github_ca_file: Path | None = _maybe(
-        _FILE, "/etc/holdfast/github-ca.crt", "The certificate authority of GITHUB_API_URL; the system's if not set."
+        _FILE, "/etc/holdfast/github-ca.crt", "The CA certificate for GITHUB_API_URL. If not set, the system's."
     )
     github_app_id: int | None = _maybe(
         Maybe(Whole(1, 2**53)),
         "123456",
-        "The GitHub App to ask GitHub as. Without it, and without a token, GitHub is not asked.",
+        "The GitHub App to authenticate as. Without an App or a token, Holdfast does not call GitHub.",
     )
     github_app_key_file: Path | None = _maybe(
-        _FILE, "/etc/holdfast/github-app.pem", "A file with a private key of the App, in PEM; read at each use."
+        _FILE, "/etc/holdfast/github-app.pem", "A file with the App's private key in PEM format; read at each use."
     )
     github_app_key_parameter: str | None = _maybe(
-        _PARAMETER, "/holdfast/github-app-key", "The SSM parameter with a private key of the App, in PEM."
+        _PARAMETER, "/holdfast/github-app-key", "The SSM parameter with the App's private key in PEM format."
     )
     github_token_file: Path | None = _maybe(
         _FILE,
         "/etc/holdfast/github-token",
-        "A file with a token, where there is no App: runs are asked about and run again; deliveries are not.",
+        "A file with a token, for use without an App. It can read and re-run runs, but not redeliver webhooks.",
     )
     github_token_parameter: str | None = _maybe(
-        _PARAMETER, "/holdfast/github-token", "The SSM parameter with a token, where there is no App."
+        _PARAMETER, "/holdfast/github-token", "The SSM parameter with a token, for use without an App."
     )
     github_sweep_sec: int = _of(
-        WholeSeconds(60, 86_400), 300, "How often the daemon looks for webhooks that were lost.", "seconds"
+        WholeSeconds(60, 86_400), 300, "How often the daemon sweeps GitHub for lost webhooks.", "seconds"
     )
     github_sweep_calls: int = _of(
-        Whole(50, 5000), 200, "How many calls to GitHub one such look may make. GitHub allows 5,000 an hour."
+        Whole(50, 5000), 200, "The maximum number of GitHub API calls per sweep. GitHub allows 5,000 per hour."
     )
     webhook_oldest_sec: int = _of(
         WholeSeconds(86_400, 90 * 86_400),
         8 * 86_400,
-        "A webhook that was sent longer ago is not used. GitHub sends again for three days, its Enterprise Server for "
-        "seven.",
+        "Ignore webhooks older than this. GitHub can redeliver for three days, GitHub Enterprise Server for seven.",
         "seconds",
     )
-    auto_retry: bool = _of(Flag(), True, "Whether failed jobs are run again when EC2 took the machines of all of them.")
-    auto_retry_attempts: int = _of(
-        Whole(1, 50), 3, "An attempt with this number, or a higher one, is not run again by itself."
+    auto_retry: bool = _of(
+        Flag(), True, "Whether to re-run failed jobs when EC2 interrupted the machines of all of them."
     )
-    auto_retry_daily: int = _of(Whole(0, 10_000), 20, "How many runs of one repository are run again in a day.")
-    auto_retry_deployments: bool = _of(Flag(), False, "Whether that holds for jobs with a deployment, too.")
+    auto_retry_attempts: int = _of(
+        Whole(1, 50), 3, "The number of attempts after which a run is no longer re-run automatically."
+    )
+    auto_retry_daily: int = _of(Whole(0, 10_000), 20, "The maximum number of automatic re-runs per repository and day.")
+    auto_retry_deployments: bool = _of(Flag(), False, "Whether to re-run jobs that belong to a deployment, too.")
 
 
 def contradictions(settings: GitHubSettings) -> Iterator[str]:
-    """A line for each."""
+    """One line per contradiction."""
     s = settings
     keys = [s.github_app_key_file, s.github_app_key_parameter]
     tokens = [s.github_token_file, s.github_token_parameter]
     if s.github_app_id is None and any(keys):
-        yield "the key of a GitHub App is named and GITHUB_APP_ID is not set; for example GITHUB_APP_ID=123456"
+        yield "a GitHub App key is set, but GITHUB_APP_ID is not; for example GITHUB_APP_ID=123456"
     if s.github_app_id is not None and not any(keys):
         yield (
-            f"GITHUB_APP_ID={s.github_app_id} needs the key of the App; "
+            f"GITHUB_APP_ID={s.github_app_id} needs the App's private key; "
             "for example GITHUB_APP_KEY_FILE=/etc/holdfast/github-app.pem"
         )
     if all(keys):
-        yield "GITHUB_APP_KEY_FILE and GITHUB_APP_KEY_PARAMETER are both set; leave one of them out"
+        yield "GITHUB_APP_KEY_FILE and GITHUB_APP_KEY_PARAMETER are both set; leave one out"
     if all(tokens):
-        yield "GITHUB_TOKEN_FILE and GITHUB_TOKEN_PARAMETER are both set; leave one of them out"
+        yield "GITHUB_TOKEN_FILE and GITHUB_TOKEN_PARAMETER are both set; leave one out"
     if s.github_app_id is not None and any(tokens):
-        yield "GITHUB_APP_ID and a token for GitHub are both set; leave one of them out"
+        yield "GITHUB_APP_ID and a GitHub token are both set; leave one out"

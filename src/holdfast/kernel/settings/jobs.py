@@ -1,5 +1,5 @@
-# ruff: noqa: RUF009  setting() makes a dataclass field, anew each time
-"""The settings of the job tracker: when a job is stuck, where its links lead, and what things cost."""
+# ruff: noqa: RUF009  setting() returns a new dataclass field each time
+"""Settings of the job tracker: when a job counts as stuck, the base URL of its links, and prices."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +8,14 @@ from holdfast.kernel.settings.declaring import Declaration, setting
 from holdfast.kernel.settings.kinds import Location, Maybe, Number, Text, WholeSeconds
 
 
-def _patience(default: int, what: str) -> int:
+def _stuck_after(default: int, what: str) -> int:
     return setting(
         WholeSeconds(1, 90 * 86_400),
         default=default,
         example=str(default),
         group="Jobs",
         unit="seconds",
-        help_text=f"A job that {what} for longer is stuck.",
+        help_text=f"A job is stuck when it has been {what} for longer than this.",
     )
 
 
@@ -25,31 +25,31 @@ def _unit_price(default: float, what: str) -> float:
         default=default,
         example=f"{default:g}",
         group="Jobs",
-        help_text=f"US dollars for a million {what}: for 'holdfast cost --dynamodb'.",
+        help_text=f"The price of a million {what} in US dollars, for 'holdfast cost --dynamodb'.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobsSettings(Declaration):
     github_url: str = setting(
-        Text("an http:// or https:// address without a slash at its end", r"https?://[!-~]{0,199}[!-.0-~]"),
+        Text("an http:// or https:// URL without a trailing slash", r"https?://[!-~]{0,199}[!-.0-~]"),
         default="https://github.com",
         example="https://github.example.com",
         group="GitHub",
-        help_text="Where GitHub's pages are: links to jobs and runs begin with it.",
+        help_text="The URL of GitHub's web pages, for links to jobs and runs.",
     )
-    stuck_queued_sec: int = _patience(900, "is queued, and has no runner asked for,")
-    stuck_scheduled_sec: int = _patience(900, "has a runner asked for, and does not begin")
-    stuck_running_sec: int = _patience(6 * 3600, "runs")
+    stuck_queued_sec: int = _stuck_after(900, "queued without a requested runner")
+    stuck_scheduled_sec: int = _stuck_after(900, "waiting for its requested runner")
+    stuck_running_sec: int = _stuck_after(6 * 3600, "running")
     prices_file: Path | None = setting(
         Maybe(Location("a path to a file")),
         default=None,
         example="/etc/holdfast/prices.json",
         group="Jobs",
-        help_text="EC2's prices, in the form of holdfast/jobs/prices.json. If not set, those that 'holdfast prices "
-        "refresh' wrote into the data directory, else those that are shipped.",
+        help_text="A file with EC2 prices, in the format of holdfast/jobs/cost/prices.json. If not set, the file that "
+        "'holdfast prices refresh' wrote to the data directory, or else the shipped one.",
     )
-    dynamodb_write_usd: float = _unit_price(0.625, "write units of DynamoDB on demand")
-    dynamodb_read_usd: float = _unit_price(0.125, "read units of DynamoDB on demand")
-    dynamodb_provisioned_write_usd: float = _unit_price(0.18, "write units that are provisioned and fully used")
-    dynamodb_provisioned_read_usd: float = _unit_price(0.036, "read units that are provisioned and fully used")
+    dynamodb_write_usd: float = _unit_price(0.625, "on-demand write units")
+    dynamodb_read_usd: float = _unit_price(0.125, "on-demand read units")
+    dynamodb_provisioned_write_usd: float = _unit_price(0.18, "provisioned, fully used write units")
+    dynamodb_provisioned_read_usd: float = _unit_price(0.036, "provisioned, fully used read units")

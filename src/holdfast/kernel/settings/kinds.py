@@ -1,4 +1,4 @@
-"""What a setting may be. Each kind takes text (environment, flag) or what TOML makes of an entry, and nothing else."""
+"""The types of settings. Each parses text (from the environment or a flag) or a TOML value."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# Stricter than int() and float(), which also take "1_000", " 7 ", "nan" and other alphabets' digits.
+# Stricter than int() and float(), which also accept "1_000", " 7 ", "nan" and non-ASCII digits.
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})(e[+-]?[0-9]{1,2})?", re.IGNORECASE)
 
@@ -19,8 +19,8 @@ class Kind(Protocol[T_co]):
         """Completes the sentence "… is not …"."""
         ...
 
-    def parse(self, given: object) -> T_co:
-        """The value that was meant; ValueError when it is not what was expected."""
+    def parse(self, raw: object) -> T_co:
+        """The parsed value; raises ValueError for anything else than `expected`."""
         ...
 
 
@@ -31,15 +31,15 @@ class Text:
     expected: str
     pattern: str = ".+"
 
-    def parse(self, given: object) -> str:
-        if not isinstance(given, str) or not given.isprintable() or not re.fullmatch(self.pattern, given):
+    def parse(self, raw: object) -> str:
+        if not isinstance(raw, str) or not raw.isprintable() or not re.fullmatch(self.pattern, raw):
             raise ValueError(self.expected)
-        return given
+        return raw
 
 
 @dataclass(frozen=True, slots=True)
 class Maybe(Generic[T]):
-    """What may be left out. Empty text is the same as leaving it out: templates often pass on an empty variable."""
+    """An optional value. Empty text means not set: templates often pass an empty variable."""
 
     kind: Kind[T]
 
@@ -47,18 +47,18 @@ class Maybe(Generic[T]):
     def expected(self) -> str:
         return self.kind.expected
 
-    def parse(self, given: object) -> T | None:
-        return None if given == "" else self.kind.parse(given)
+    def parse(self, raw: object) -> T | None:
+        return None if raw == "" else self.kind.parse(raw)
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A file or a directory. Relative to the working directory, also when a file elsewhere names it."""
+    """A file or a directory, relative to the working directory even if a config file elsewhere names it."""
 
     expected: str
 
-    def parse(self, given: object) -> Path:
-        return Path(Text(self.expected).parse(given))
+    def parse(self, raw: object) -> Path:
+        return Path(Text(self.expected).parse(raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class Whole:
     def expected(self) -> str:
         return f"a whole number from {self.least} to {self.most}"
 
-    def parse(self, given: object) -> int:
-        value = int(given) if isinstance(given, str) and _WHOLE.fullmatch(given) else given
-        # isinstance would let `true` pass: to Python, a bool is an int.
+    def parse(self, raw: object) -> int:
+        value = int(raw) if isinstance(raw, str) and _WHOLE.fullmatch(raw) else raw
+        # Not isinstance(): it accepts `true`, because bool is a subclass of int.
         if type(value) is not int or not self.least <= value <= self.most:
             raise ValueError(self.expected)
         return value
@@ -87,8 +87,8 @@ class Number:
     def expected(self) -> str:
         return f"a number from {self.least:g} to {self.most:g}"
 
-    def parse(self, given: object) -> float:
-        value = float(given) if isinstance(given, str) and _NUMBER.fullmatch(given) else given
+    def parse(self, raw: object) -> float:
+        value = float(raw) if isinstance(raw, str) and _NUMBER.fullmatch(raw) else raw
         if (type(value) is not int and type(value) is not float) or not self.least <= value <= self.most:
             raise ValueError(self.expected)
         return float(value)
@@ -112,17 +112,17 @@ class WholeSeconds(Whole):
 class Flag:
     expected: str = "true or false"
 
-    def parse(self, given: object) -> bool:
-        if isinstance(given, bool):
-            return given
-        if isinstance(given, str) and given.lower() in ("true", "false"):
-            return given.lower() == "true"
+    def parse(self, raw: object) -> bool:
+        if isinstance(raw, bool):
+            return raw
+        if isinstance(raw, str) and raw.lower() in ("true", "false"):
+            return raw.lower() == "true"
         raise ValueError(self.expected)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
-    """One of a few words, in any case."""
+    """One of several words, in upper or lower case."""
 
     options: tuple[T, ...]
 
@@ -130,22 +130,22 @@ class Choice(Generic[T]):
     def expected(self) -> str:
         return f"one of {', '.join(map(str, self.options))}"
 
-    def parse(self, given: object) -> T:
+    def parse(self, raw: object) -> T:
         for option in self.options:
-            if isinstance(given, str) and given.lower() == option:
+            if isinstance(raw, str) and raw.lower() == option:
                 return option
         raise ValueError(self.expected)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """Several words: separated by commas, or a TOML list."""
+class WordList:
+    """A list of words: separated by commas, or as a TOML list."""
 
     expected: str
     pattern: str
 
-    def parse(self, given: object) -> tuple[str, ...]:
-        words = given.split(",") if isinstance(given, str) else given
+    def parse(self, raw: object) -> tuple[str, ...]:
+        words = raw.split(",") if isinstance(raw, str) else raw
         if not isinstance(words, list) or not words:
             raise ValueError(self.expected)
         return tuple(
@@ -155,7 +155,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """Where the memory is: a SQLite file, or DynamoDB (its region, endpoint and credentials are boto3's settings)."""
+    """Where state is stored: a SQLite file, or DynamoDB (region, endpoint and credentials are boto3's settings)."""
 
     backend: Literal["sqlite", "dynamodb"]
     path: Path | None = None
@@ -168,10 +168,10 @@ class StoreAddress:
 class Address:
     expected: str = "a store address (sqlite:PATH or dynamodb:)"
 
-    def parse(self, given: object) -> StoreAddress:
-        text = Text(self.expected).parse(given)
+    def parse(self, raw: object) -> StoreAddress:
+        text = Text(self.expected).parse(raw)
         backend, _, rest = text.partition(":")
-        # SQLite's own ":memory:" forgets everything at exit: nobody who sets an address wants that.
+        # SQLite's ":memory:" would lose everything at exit.
         if backend == "sqlite" and rest and rest != ":memory:":
             return StoreAddress("sqlite", Path(rest))
         if text == "dynamodb:":

@@ -1,16 +1,17 @@
-"""The store: items by key, conditional writes, indexes. DynamoDB-shaped, because DynamoDB is the production store.
+"""The store: items by key, conditional writes, indexes. Modelled on DynamoDB, the production store.
 
-What one backend cannot do, all refuse with `BadRequest`, before anything is sent. Promises that hold for each:
+All backends refuse what one of them cannot do, with `BadRequest`, before anything is sent. All of them promise:
 
-- A write is durable when the call returns. A call that raises `StoreUnavailable` may or may not have taken place.
-- A failed condition raises `WriteConflict` with the item that won, and changes nothing. Since a lost answer is
-  retried, a caller may meet its own earlier write as the winner.
-- Numbers come back exactly as they went in. Items come back as copies: changing one changes nothing in the store.
-- An expired item (its TTL attribute is in the past) is never returned by a read; only an index of keys alone, which
-  does not know the TTL, may still name it: its items are read by `batch_get`, which does. Until the backend removes it,
-  an expired item is still there for conditions and updates: a condition that must not see it says so.
+- A write is durable when the call returns. A call that raises `StoreUnavailable` may or may not have been executed.
+- A failed condition raises `WriteConflict` with the current item, and changes nothing. Since lost responses are
+  retried, the current item may be the caller's own earlier write.
+- Numbers are returned exactly as written. Items are returned as copies: modifying one changes nothing in the store.
+- A read never returns an expired item (its TTL attribute is in the past). The exception is an index of keys only, which
+  does not contain the TTL; `batch_get` then filters its items. Conditions and updates see an expired item until the
+  backend removes it: a condition that must not see it has to say so.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -35,15 +36,15 @@ __all__ = [
     "Item",
     "Key",
     "Meter",
-    "OneTransaction",
     "Page",
     "Projection",
     "PutItem",
     "Query",
     "SortRange",
     "Store",
+    "StoreTransaction",
     "Table",
-    "Together",
+    "TransactionalStore",
     "Update",
     "UpdateItem",
     "Value",
@@ -59,7 +60,7 @@ T = TypeVar("T")
 
 
 class Written(Struct, frozen=True):
-    """An item before and after an update. `old` is None when the update made it."""
+    """An item before and after an update. `old` is None if the update created it."""
 
     old: Item | None
     new: Item
@@ -68,7 +69,7 @@ class Written(Struct, frozen=True):
 class Query(Struct, frozen=True):
     """The items of one partition, in the order of the sort key.
 
-    At most `limit` items are looked at for a page, and at most 1 MB. An index does not offer consistent reads.
+    A page reads at most `limit` items and 1 MB. An index has no consistent reads.
     """
 
     table: Table
@@ -82,7 +83,7 @@ class Query(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """Some items, and where to go on. Only `cursor` None is the end: a page may be short, or empty, before that."""
+    """Some items, and a cursor to continue. Only a `cursor` of None is the end: earlier pages may be short or empty."""
 
     items: list[Item]
     cursor: str | None
@@ -108,7 +109,7 @@ class DeleteItem(Struct, frozen=True):
 
 
 class CheckItem(Struct, frozen=True):
-    """Changes nothing; its condition must hold for the others to take place."""
+    """Writes nothing; the transaction fails unless its condition holds."""
 
     table: Table
     key: Key
@@ -120,63 +121,66 @@ Write = PutItem | UpdateItem | DeleteItem | CheckItem
 
 class Store(Protocol):
     def get(self, table: Table, key: Key, *, consistent: bool = True) -> Item | None:
-        """The item, or None. A consistent read sees every write that was acknowledged before it."""
+        """The item, or None. A consistent read sees every acknowledged write."""
         ...
 
     def batch_get(self, table: Table, keys: Sequence[Key], *, consistent: bool = False) -> list[Item | None]:
-        """One entry for each key, in their order. Any number of keys; each is read once."""
+        """One entry per key, in order. Any number of keys; each is read once."""
         ...
 
     def query(self, query: Query) -> Page: ...
 
     def put(self, table: Table, item: Item, condition: Condition | None = None) -> None:
-        """Write the whole item over whatever was there."""
+        """Write the whole item, replacing any existing one."""
         ...
 
     def update(self, table: Table, key: Key, update: Update, condition: Condition | None = None) -> Written:
-        """Change an item; an absent one is made from its key."""
+        """Change an item; a missing one is created from its key."""
         ...
 
     def delete(self, table: Table, key: Key, condition: Condition | None = None) -> None:
-        """Remove an item; an absent one is no error."""
+        """Remove an item; a missing one is not an error."""
         ...
 
     def transact(self, writes: Sequence[Write]) -> None:
         """All of the writes or none, on up to 100 different items.
 
-        Where one's condition fails and another does not fit its item, either may be told.
+        If one condition fails and another write is invalid for its item, either error may be raised.
         """
         ...
 
     def remove_expired(self, table: Table, *, most: int = 1000) -> int:
-        """Remove up to so many expired items, and tell how many went. DynamoDB does this by itself: 0."""
+        """Remove up to `most` expired items, and return their number. DynamoDB does this itself: 0."""
         ...
 
     def metered(self, meter: Meter) -> "Store":
-        """The same store, telling `meter` what each call consumed."""
+        """The same store, which reports to `meter` what each call consumed."""
         ...
 
     def close(self) -> None: ...
 
 
-class OneTransaction(Store, Protocol):
-    """A store within a transaction: nobody else writes until it ends, and nothing is durable before that."""
+class StoreTransaction(Store):
+    """A store within a transaction: there are no other writers until it ends, and nothing is durable before.
 
+    A class, not a Protocol: whether a store is a transaction is decided by its type.
+    """
+
+    @abstractmethod
     def rewrite(self, table: Table, key: Key, change: Callable[[Item | None], Item]) -> Written:
-        """Put what `change` makes of the item, which itself it leaves as it is, in its place."""
-        ...
+        """Replace the item by the result of `change`, which must not modify its argument."""
 
+    @abstractmethod
     def append(self, table: Table, item: Item, again: Callable[[Item | None], Item]) -> None:
-        """Put a new item there. If one stands there already, put what `again` makes of that in its place."""
-        ...
+        """Insert an item. If its key exists, replace the existing item by the result of `again`."""
 
 
 @runtime_checkable
-class Together(Protocol):
-    """What a store may offer beyond `Store`: several calls that take place together, or not at all."""
+class TransactionalStore(Protocol):
+    """An optional capability of a store: several calls in one transaction."""
 
-    def together(self, work: Callable[[OneTransaction], T]) -> T:
-        """Run `work` and make what it wrote durable. If it raises, nothing was written. It may run more than once."""
+    def run_in_transaction(self, work: Callable[[StoreTransaction], T]) -> T:
+        """Run `work` and commit its writes. If it raises, nothing is written. It may run more than once."""
         ...
 
 

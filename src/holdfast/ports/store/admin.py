@@ -1,6 +1,6 @@
-"""What tables exist, against what is declared: compared attribute by attribute, and what to do about it.
+"""Compares existing tables with their declarations, and decides what to do about differences.
 
-Adapters only report what they find and carry out single steps; what differs and what follows is decided here.
+Adapters only report what they find, and carry out single steps.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from holdfast.ports.store.schema import Billing, Index, Table
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table as it exists. None where a backend has no such thing (SQLite knows no billing)."""
+    """A table as it exists. None where a backend has no such feature (SQLite has no billing)."""
 
     name: str
     key_attributes: tuple[str, ...]
@@ -45,15 +45,15 @@ class EnableTtl:
     table: Table
 
     def __str__(self) -> str:
-        return f"let items of table {self.table.name} expire by {self.table.ttl}"
+        return f"enable TTL of table {self.table.name} by {self.table.ttl}"
 
 
 Step = CreateTable | AddIndex | EnableTtl
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One attribute that is not as declared. `step` mends it; without one, `remedy` is for a person."""
+class TableDifference:
+    """One attribute that is not as declared. `step` fixes it; without one, `remedy` is for a person."""
 
     table: str
     attribute: str
@@ -69,22 +69,22 @@ class TableAdmin(Protocol):
         ...
 
     def carry_out(self, step: Step) -> None:
-        """Do it, and wait until it is done. Repeating a step that was done already is no error."""
+        """Carry it out, and wait until it is done. Repeating a completed step is not an error."""
         ...
 
 
-def differences(table: Table, found: FoundTable | None, billing: Billing) -> list[Difference]:
-    """Everything in which the table that exists differs from its declaration."""
+def differences(table: Table, found: FoundTable | None, billing: Billing) -> list[TableDifference]:
+    """All differences between the existing table and its declaration."""
     if found is None:
-        return [Difference(table.name, "table", "present", "absent", _RUN_CREATE, CreateTable(table))]
+        return [TableDifference(table.name, "table", "present", "absent", _RUN_CREATE, CreateTable(table))]
     by_hand = "cannot be changed in place: move the items to a new table"
     if found.billing is not None:  # DynamoDB, where tables have the names that settings give them
-        by_hand += f", or name another one in {table.setting}"
-    noted: list[Difference] = []
+        by_hand += f", or set {table.setting} to another name"
+    noted: list[TableDifference] = []
 
     def compare(attribute: str, declared: object, there: object, remedy: str, step: Step | None = None) -> None:
         if there is not None and declared != there:
-            noted.append(Difference(table.name, attribute, _words(declared), _words(there), remedy, step))
+            noted.append(TableDifference(table.name, attribute, _words(declared), _words(there), remedy, step))
 
     compare("status", "ACTIVE", found.status, "wait until the table is active, then check again")
     compare("keys", table.key_attributes, found.key_attributes, by_hand)
@@ -107,14 +107,14 @@ def differences(table: Table, found: FoundTable | None, billing: Billing) -> lis
 _RUN_CREATE = "run: holdfast tables create"
 
 
-def _index_differences(table: Table, found: FoundTable) -> list[Difference]:
+def _index_differences(table: Table, found: FoundTable) -> list[TableDifference]:
     there = {index.name: index for index in found.indexes}
     noted = []
     for index in table.indexes:
         have = there.pop(index.name, None)
         if have is None:
             step = AddIndex(table, index)
-            noted.append(Difference(table.name, f"index {index.name}", "present", "absent", _RUN_CREATE, step))
+            noted.append(TableDifference(table.name, f"index {index.name}", "present", "absent", _RUN_CREATE, step))
             continue
         for attribute, declared, actual in (
             ("keys", index.key_attributes, have.key_attributes),
@@ -124,25 +124,25 @@ def _index_differences(table: Table, found: FoundTable) -> list[Difference]:
             if declared != actual:
                 remedy = f"delete the index {index.name}, then run: holdfast tables create"
                 what = f"index {index.name}: {attribute}"
-                noted.append(Difference(table.name, what, _words(declared), _words(actual), remedy))
+                noted.append(TableDifference(table.name, what, _words(declared), _words(actual), remedy))
     for name in there:
-        remedy = "delete it if nothing else reads it: each write pays for it"
-        noted.append(Difference(table.name, f"index {name}", "absent", "present", remedy))
+        remedy = "delete it if nothing else reads it: it makes each write more expensive"
+        noted.append(TableDifference(table.name, f"index {name}", "absent", "present", remedy))
     return noted
 
 
-def _ttl_difference(table: Table, found: FoundTable) -> Difference:
+def _ttl_difference(table: Table, found: FoundTable) -> TableDifference:
     declared, there = table.ttl or "none", found.ttl or "none"
     if found.ttl is None:
-        return Difference(table.name, "ttl", declared, there, _RUN_CREATE, EnableTtl(table))
+        return TableDifference(table.name, "ttl", declared, there, _RUN_CREATE, EnableTtl(table))
     remedy = (
-        f"switch TTL off for {there} (DynamoDB then makes you wait up to an hour), then run: holdfast tables create"
+        f"disable TTL for {there} (DynamoDB may then require waiting up to an hour), then run: holdfast tables create"
     )
-    return Difference(table.name, "ttl", declared, there, remedy)
+    return TableDifference(table.name, "ttl", declared, there, remedy)
 
 
 def _switch(what: str, wanted: object) -> str:
-    return f"switch {what} {'on' if wanted else 'off'} for this table"
+    return f"{'enable' if wanted else 'disable'} {what} for this table"
 
 
 def _words(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`attr`: how conditions and updates are written down."""
+"""`attr`: the way to write conditions and updates."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -15,7 +15,7 @@ from holdfast.ports.store.values import Value, canonical
 
 
 class Attribute(Struct, frozen=True):
-    """An attribute or a place inside one, to say something of (a condition) or to change (an update)."""
+    """An attribute or a value inside one, as the subject of conditions and updates."""
 
     path: Path
 
@@ -92,5 +92,5 @@ class Attribute(Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def attr(name: str) -> Attribute:
-    """The attribute of this name. Remembered: the same few names are said again and again, on every write."""
+    """The attribute of this name. Cached: every write uses the same few names."""
     return Attribute(Path((name,)))

@@ -1,7 +1,7 @@
-"""What a call costs in DynamoDB's units, by DynamoDB's published rules.
+"""The cost of a call in DynamoDB's capacity units, by DynamoDB's published rules.
 
-DynamoDB reports it; memory and SQLite work it out here, so that a cost seen on a laptop is the cost to expect. The
-contract tests hold every figure against what DynamoDB Local reports.
+DynamoDB reports it; memory and SQLite compute it here, so that costs can be measured on a laptop. The contract tests
+compare every number with DynamoDB Local.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ _ABSENT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """The measured cost of one call on one table. `index_units` are part of the totals, by index."""
+    """The cost of one call on one table. `index_units` are included in the totals, by index."""
 
     table: str
     call: str
@@ -30,25 +30,25 @@ Meter = Callable[[Consumed], None]
 
 
 def read_units(size_bytes: int, *, consistent: bool) -> float:
-    """One unit for each 4 KB begun, half of it where an older answer will do."""
+    """One unit per 4 KB, rounded up; half of that for an eventually consistent read."""
     units = -(-size_bytes // 4096)
     return units if consistent else units / 2
 
 
 def get_units(item: Item | None, *, consistent: bool) -> float:
-    """An item that is not there costs as a small one does."""
+    """A missing item costs as much as a small one."""
     return read_units(item_bytes(item) if item else 1, consistent=consistent)
 
 
 def write_units(old: Item | None, new: Item | None) -> float:
-    """One unit for each 1 KB begun of the larger of the two items."""
+    """One unit per 1 KB, rounded up, of the larger of the two items."""
     return _units(max(item_bytes(old) if old else 0, item_bytes(new) if new else 0))
 
 
 def write_cost(table: Table, call: str, old: Item | None, new: Item | None, *, times: int = 1) -> Consumed:
-    """The cost of a write that took place; `times` is 2 within a transaction."""
+    """The cost of a successful write; `times` is 2 within a transaction."""
     before = attribute_bytes(old or {})
-    # An update keeps the very values that it does not change: they need not be measured again.
+    # An update shares unchanged values with the old item: they need not be measured again.
     known = old or {}
     after = {
         name: before[name] if name in known and known[name] is value else one_attribute_bytes(name, value)
@@ -61,21 +61,21 @@ def write_cost(table: Table, call: str, old: Item | None, new: Item | None, *, t
 
 
 def refused_cost(table: Table, call: str, old: Item | None, *, times: int = 1, conflict: bool = True) -> Consumed:
-    """A write whose condition failed costs as if it had rewritten the item that it found.
+    """A write whose condition failed costs as much as rewriting the existing item.
 
-    In a transaction the others cost as well, though theirs held: `conflict` tells them apart.
+    In a transaction, writes whose conditions held cost as well; for those, `conflict` is False.
     """
     return Consumed(table.name, call, write_units=write_units(old, None) * times, conflict=conflict)
 
 
 def query_cost(table: Table, index: Index | None, sizes_bytes: Iterable[int], *, consistent: bool) -> Consumed:
-    """A page costs what its items weigh together."""
+    """The cost of a page depends on the total size of its items."""
     units = read_units(sum(sizes_bytes), consistent=consistent)
     return Consumed(table.name, "query", read_units=units, index_units={index.name: units} if index else {})
 
 
 def projected(table: Table, index: Index, item: Item) -> Item:
-    """The part of the item that the index holds."""
+    """The part of the item that the index contains."""
     if index.projection is Projection.ALL:
         return item
     kept = _kept(table, index)
@@ -86,7 +86,7 @@ _Sized = tuple[Item | None, Mapping[str, int]]  # an item, and the bytes of each
 
 
 def _index_units(table: Table, index: Index, before: _Sized, after: _Sized) -> float:
-    """What the write costs in the index, if it changes it. An entry whose key moves is deleted and put."""
+    """The cost of the write in the index. If the key changes, the entry is deleted and put."""
     (old, _), (new, _) = before, after
     was, remains = old is not None and index.holds(old), new is not None and index.holds(new)
     if not (was and remains):

@@ -1,4 +1,4 @@
-"""What is checked of a call before any backend is asked, so that all refuse the same things in the same words."""
+"""Checks of a call before it reaches a backend, so that all backends refuse the same things with the same messages."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ def item_name(table: Table, key: Key) -> str:
 
 
 def checked_put(write: PutItem) -> tuple[PutItem, Key]:
-    """The write with its item in the form in which it is read back, and its key."""
+    """The write with its item in canonical form, and its key."""
     item = canonical_item(write.item)
     key = write.table.key_of(item)
     write.table.check_index_keys(item)
@@ -38,7 +38,7 @@ def checked_write(write: Write) -> tuple[Write, Key]:
 
 
 def checked_transaction(writes: Sequence[Write]) -> list[tuple[Write, Key]]:
-    """Between 1 and 100 writes, each to an item of its own."""
+    """Between 1 and 100 writes, each to a different item."""
     if not 1 <= len(writes) <= TRANSACTION_WRITES_MOST:
         raise BadRequest(f"a transaction of {len(writes)} writes; expected 1 to {TRANSACTION_WRITES_MOST}")
     checked = [checked_write(write) for write in writes]
@@ -47,16 +47,16 @@ def checked_transaction(writes: Sequence[Write]) -> list[tuple[Write, Key]]:
         raise BadRequest(f"a transaction of {size_bytes} bytes; at most {TRANSACTION_BYTES_MOST}")
     named = {(write.table.name, key) for write, key in checked}
     if len(named) < len(checked):
-        raise BadRequest("a transaction names one item twice; each item is written once")
+        raise BadRequest("a transaction contains the same item twice; it may write each item once")
     return checked
 
 
 def check_query(query: Query) -> None:
     holder = query.table if query.index is None else query.table.index(query.index)
     if query.index is not None and query.consistent:
-        raise BadRequest(f"index {query.index} of {query.table.name}: an index offers no consistent reads")
+        raise BadRequest(f"index {query.index} of {query.table.name}: an index has no consistent reads")
     if query.sort is not None and holder.sort is None:
-        raise BadRequest(f"{holder.name} has no sort key, so there is no range of it")
+        raise BadRequest(f"{holder.name} has no sort key, so a query cannot have a sort range")
     if query.limit is not None and (type(query.limit) is not int or not 1 <= query.limit <= LIMIT_MOST):
         raise BadRequest(f"limit {query.limit!r}: expected a whole number from 1 to {LIMIT_MOST}")
     partition = query.partition
@@ -67,5 +67,5 @@ def check_query(query: Query) -> None:
 
 
 def checked_keys(table: Table, keys: Sequence[Key]) -> list[Key]:
-    """The different keys, in their first order."""
+    """The distinct keys, in order."""
     return list(dict.fromkeys(table.checked(key) for key in keys))

@@ -1,9 +1,9 @@
-"""Conditions: values that combine, print, and can be held against an item.
+"""Conditions: values that can be combined, printed, and evaluated on an item.
 
     attr("fence").equals(7) & (attr("lockOwner").is_absent() | attr("lockUntilEpoch").less_than(now))
 
-`holds` is the meaning of a condition. Memory and SQLite use it as it is; the DynamoDB adapter says the same in
-DynamoDB's words, and the contract tests hold the two together.
+`holds` defines the meaning of a condition. Memory and SQLite use it directly; the DynamoDB adapter writes the same as
+an expression, and the contract tests compare the two.
 """
 
 from collections.abc import Callable
@@ -17,23 +17,23 @@ from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store.paths import MISSING, Path
 from holdfast.ports.store.values import Item, Value, canonical, same, shown, type_name
 
-LEAVES_MOST: Final = 90  # DynamoDB takes expressions of 4 KB
+LEAVES_MOST: Final = 90  # DynamoDB accepts expressions of up to 4 KB
 _ORDERED: Final = ("S", "N", "B")
 _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 class Condition(Struct, frozen=True):
-    """Something that is true or false of an item. An absent item holds no attributes.
+    """Something that is true or false of an item. A missing item has no attributes.
 
-    A struct, not a dataclass: some are made for each write, and a frozen dataclass takes several times as long.
+    A struct, not a dataclass: every write creates some, and a frozen dataclass is several times slower.
     """
 
     def holds(self, item: Item | None) -> bool:
-        raise NotImplementedError  # every condition below has its own
+        raise NotImplementedError  # every subclass has its own
 
     @property
     def leaves(self) -> int:
-        """Of how many single conditions it is made."""
+        """The number of simple conditions it consists of."""
         return 1
 
     def __and__(self, other: "Condition") -> "All":
@@ -43,18 +43,18 @@ class Condition(Struct, frozen=True):
         return AnyOf((*_parts(self, AnyOf), *_parts(other, AnyOf)))
 
     def __invert__(self) -> "Condition":
-        # Twice not is the thing itself: nests of Not never grow.
+        # A double negation cancels out.
         return self.part if isinstance(self, Not) else Not(self)
 
     def __bool__(self) -> bool:
         # `a and b` would silently be `b`.
-        raise TypeError(f"a condition is not true or false by itself: combine with & | ~, or ask holds(item): {self}")
+        raise TypeError(f"a condition has no truth value: combine with & | ~, or call holds(item): {self}")
 
 
 class Compare(Condition, frozen=True):
-    """An attribute against a value, with = <> < <= > >=.
+    """Compares an attribute with a value: = <> < <= > >=.
 
-    An absent attribute, or one of another type, is not equal to the value and neither smaller nor larger. Text is
+    A missing attribute, or one of another type, is not equal to the value, and neither smaller nor larger. Text is
     ordered by its UTF-8 bytes, which is also Python's order.
     """
 
@@ -84,7 +84,7 @@ class Compare(Condition, frozen=True):
 
 
 class Size(Condition, frozen=True):
-    """The number of elements, bytes or UTF-16 units of text against a number. What has no size fulfils nothing."""
+    """Compares the number of elements, bytes or UTF-16 units with a number. False for values without a size."""
 
     path: Path
     operator: str
@@ -145,7 +145,7 @@ class BeginsWith(Condition, frozen=True):
 
 
 class Contains(Condition, frozen=True):
-    """An element of a set or list, or a part of a text."""
+    """Whether a set or list contains an element, or a text contains a part."""
 
     path: Path
     element: str | int
@@ -168,7 +168,7 @@ class Contains(Condition, frozen=True):
 
 
 class _Group(Condition, frozen=True):
-    """Several conditions under one word."""
+    """Several conditions, joined by one word."""
 
     word: ClassVar[str]
     parts: tuple[Condition, ...]
@@ -177,7 +177,7 @@ class _Group(Condition, frozen=True):
     def leaves(self) -> int:
         leaves = 0
         for part in self.parts:
-            leaves += 1 if type(part) is Compare else part.leaves  # most compare: to ask them takes longer
+            leaves += 1 if type(part) is Compare else part.leaves  # a shortcut for the common case
         return leaves
 
     def __post_init__(self) -> None:
@@ -193,7 +193,7 @@ class All(_Group, frozen=True):
     word: ClassVar[str] = "and"
 
     def holds(self, item: Item | None) -> bool:
-        for part in self.parts:  # noqa: SIM110 -- a generator takes twice as long
+        for part in self.parts:  # noqa: SIM110 -- a generator is half as fast
             if not part.holds(item):
                 return False
         return True

@@ -1,7 +1,6 @@
-"""Where a query goes on: the keys of the last item seen, as text that can travel in a URL.
+"""Cursors: where a query continues, as the keys of the last item seen, in text that is safe in a URL.
 
-A cursor comes back from people and programs, so it is checked like any other input: it must be one for this very
-query, or it is refused.
+Clients send cursors back, so they are validated like any other input: a cursor of another query is refused.
 """
 
 import base64
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def encoded(query: "Query", last: Item) -> str:
-    """The cursor that goes on after this item."""
+    """The cursor to continue after this item."""
     keys = {name: last[name] for name in _key_attributes(query)}
     return base64.urlsafe_b64encode(json.dumps(keys, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
 def decoded(query: "Query") -> dict[str, str] | None:
-    """The keys after which the query goes on; None: from the beginning."""
+    """The keys after which the query continues; None: from the start."""
     if query.cursor is None:
         return None
     keys = _parsed(query.cursor) if isinstance(query.cursor, str) else None
@@ -57,4 +56,4 @@ def _parsed(cursor: str) -> Any:
 
 def _bad(query: "Query") -> BadRequest:
     place = query.table.name if query.index is None else f"{query.table.name}, index {query.index}"
-    return BadRequest(f"cursor {str(query.cursor)[:40]!r} is not one of this query of {place}; start without a cursor")
+    return BadRequest(f"cursor {str(query.cursor)[:40]!r} is not from this query of {place}; start without a cursor")

@@ -1,4 +1,4 @@
-"""Where in an item: an attribute, or a place inside one, as in ``scaleUpPlan[0].i``."""
+"""Paths in an item: an attribute, or a value inside one, as in ``scaleUpPlan[0].i``."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,7 +11,7 @@ from holdfast.ports.store.values import Item, Value, checked_name
 
 
 class _Missing(Enum):
-    """Of a type of its own, so that it equals no stored value."""
+    """A type of its own, so that it equals no stored value."""
 
     MISSING = "missing"
 
@@ -27,8 +27,8 @@ class Path:
     """An attribute's name, followed by keys of maps and positions in lists."""
 
     parts: tuple[str | int, ...]
-    name: str = field(init=False, repr=False, compare=False)  # of the attribute that the path is in
-    is_attribute: bool = field(init=False, repr=False, compare=False)  # or a place inside one
+    name: str = field(init=False, repr=False, compare=False)  # of the attribute
+    is_attribute: bool = field(init=False, repr=False, compare=False)  # rather than a value inside one
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.parts) <= PARTS_MOST:
@@ -37,12 +37,12 @@ class Path:
             named = type(part) is str and bool(checked_name(part))
             placed = type(part) is int and 0 <= part <= POSITION_MOST and position > 0
             if not (named or placed):
-                raise BadRequest(f"path {self.parts!r}: expected a name, then names or positions from 0 up")
+                raise BadRequest(f"path {self.parts!r}: expected a name, then names or list positions")
         object.__setattr__(self, "name", self.parts[0])
         object.__setattr__(self, "is_attribute", len(self.parts) == 1)
 
     def value_in(self, item: Item | None) -> Value:
-        """What stands there, or MISSING."""
+        """The value at this path, or MISSING."""
         if self.is_attribute:
             return MISSING if item is None else item.get(self.name, MISSING)
         found: Any = item
@@ -54,7 +54,7 @@ class Path:
         return found
 
     def overlaps(self, other: "Path") -> bool:
-        """Whether one is the other, or lies within it."""
+        """Whether one equals or contains the other."""
         shorter = min(len(self.parts), len(other.parts))
         return self.parts[:shorter] == other.parts[:shorter]
 
@@ -67,5 +67,5 @@ class Path:
 
 @lru_cache(maxsize=1024, typed=True)
 def whole(name: str) -> Path:
-    """The attribute of this name. Remembered: the same few names are said again and again, on every write."""
+    """The path of a whole attribute. Cached: every write uses the same few names."""
     return Path((name,))

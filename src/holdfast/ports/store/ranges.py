@@ -1,4 +1,4 @@
-"""Which part of a partition: a range of the sort key."""
+"""Ranges of the sort key."""
 
 from typing import Self
 
@@ -10,10 +10,10 @@ from holdfast.ports.store.values import checked_text, shown
 
 
 class SortRange(Struct, frozen=True):
-    """Sort keys from `low` to `high`, or those that begin with `prefix`. None: no bound on that side.
+    """Sort keys from `low` to `high`, or with a `prefix`. None: no bound on that side.
 
-    One DynamoDB key condition holds one of =, <, <=, >, >=, between (both ends included) and begins_with; so an
-    open end on one side goes with no bound on the other.
+    DynamoDB allows one of =, <, <=, >, >=, between (inclusive) and begins_with; so an exclusive bound excludes another
+    bound.
     """
 
     low: str | None = None
@@ -28,7 +28,7 @@ class SortRange(Struct, frozen=True):
 
     @classmethod
     def between(cls, low: str, high: str) -> Self:
-        """Both ends are included."""
+        """Both ends are inclusive."""
         return cls(low=low, high=high)
 
     @classmethod
@@ -55,15 +55,15 @@ class SortRange(Struct, frozen=True):
         bounds = [bound for bound in (self.low, self.high, self.prefix) if bound is not None]
         for bound in bounds:
             if type(bound) is not str or not bound or len(checked_text(bound).encode()) > SORT_BYTES_MOST:
-                raise BadRequest(f"sort range: {shown(bound)} is not text that can be a sort key")
+                raise BadRequest(f"sort range: {shown(bound)} is not a valid sort key")
         if self.prefix is not None and len(bounds) > 1:
-            raise BadRequest("sort range: a prefix goes with no other bound")
+            raise BadRequest("sort range: a prefix cannot be combined with another bound")
         if len(bounds) == 2 and not (self.low_included and self.high_included):
-            raise BadRequest("sort range: between two bounds, both are included")
+            raise BadRequest("sort range: two bounds must both be inclusive")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise BadRequest(f"sort range: {self.low!r} comes after {self.high!r}; expected the lower bound first")
         if not bounds:
-            raise BadRequest("sort range: no bound at all; leave the range out")
+            raise BadRequest("sort range: no bounds; leave the range out")
 
     def holds(self, key: str) -> bool:
         if self.prefix is not None:

@@ -1,6 +1,6 @@
-"""What a table is: its keys, its indexes, and how long its items live.
+"""Tables: their keys, indexes, and TTL.
 
-Keys are text. DynamoDB would take numbers and bytes as well, SQLite would order 38-digit numbers wrongly, and none
+Keys are text. DynamoDB would also accept numbers and bytes, but SQLite would order 38-digit numbers wrongly, and none
 of our tables needs them: so every backend refuses them.
 """
 
@@ -19,7 +19,7 @@ SORT_BYTES_MOST: Final = 1024
 
 
 class Key(NamedTuple):
-    """An item's name: its partition, and its place within it where the table has a sort key."""
+    """An item's key: its partition key, and its sort key if the table has one."""
 
     partition: str
     sort: str | None = None
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 
 class Projection(StrEnum):
-    """Which attributes an index holds beside the keys."""
+    """Which attributes an index contains in addition to the keys."""
 
     ALL = "ALL"
     KEYS_ONLY = "KEYS_ONLY"
@@ -38,7 +38,7 @@ class Projection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A secondary index. It is sparse: it holds the items that have all of its key attributes."""
+    """A secondary index. It is sparse: it contains only items that have all of its key attributes."""
 
     name: str
     partition: str
@@ -48,7 +48,7 @@ class Index:
 
     def __post_init__(self) -> None:
         if bool(self.included) != (self.projection is Projection.INCLUDE):
-            raise BadRequest(f"index {self.name}: included attributes go with the projection INCLUDE, and only with it")
+            raise BadRequest(f"index {self.name}: the projection INCLUDE, and no other, has included attributes")
 
     @property
     def key_attributes(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Index:
 
 
 class Billing(StrEnum):
-    """How DynamoDB charges: by request, or by reserved capacity (cheaper above about a million jobs a month)."""
+    """DynamoDB's billing: per request, or by provisioned capacity (cheaper above about a million jobs a month)."""
 
     ON_DEMAND = "on-demand"
     PROVISIONED = "provisioned"
@@ -67,7 +67,7 @@ class Billing(StrEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """A table as declared. `name` is its default; the setting named `setting` may give it another."""
+    """A declared table. `name` is its default name, which the setting `setting` may change."""
 
     name: str
     setting: str
@@ -78,14 +78,14 @@ class Table:
     ttl: str | None = None
     stream: bool = False
     point_in_time_recovery: bool = False
-    read_units: int = 5  # reserved when provisioned; auto scaling starts from here
+    read_units: int = 5  # if provisioned; auto scaling starts from here
     write_units: int = 5
 
     def __post_init__(self) -> None:
         for index in self.indexes:
             if index.projection is Projection.INCLUDE and self.ttl is not None and self.ttl not in index.included:
                 raise BadRequest(
-                    f"table {self.name}: index {index.name} must include {self.ttl}, to know what has expired"
+                    f"table {self.name}: index {index.name} must include {self.ttl}, so that reads skip expired items"
                 )
 
     @cached_property
@@ -94,7 +94,7 @@ class Table:
 
     @cached_property
     def index_key_attributes(self) -> tuple[str, ...]:
-        """Each once, in the order of the indexes, without the table's own keys."""
+        """The distinct key attributes of all indexes, in order, without the table's own keys."""
         names = dict.fromkeys(name for index in self.indexes for name in index.key_attributes)
         return tuple(name for name in names if name not in self.key_attributes)
 
@@ -106,14 +106,14 @@ class Table:
         raise BadRequest(f"table {self.name} has no index {name!r}; it has: {known}")
 
     def key_of(self, item: Item) -> Key:
-        """The item's key, checked."""
+        """The item's validated key."""
         for name in self.key_attributes:
             if name not in item:
                 raise BadRequest(f"table {self.name}: an item without its key attribute {name!r}")
         return self.checked(Key(item[self.partition], None if self.sort is None else item[self.sort]))
 
     def checked(self, key: Key) -> Key:
-        """The key, if it can be a key of this table."""
+        """The key, if it is valid for this table."""
         if (key.sort is None) != (self.sort is None):
             expected = "no sort key" if self.sort is None else f"a sort key ({self.sort})"
             raise BadRequest(f"table {self.name}: key {key}; expected {expected}")
@@ -123,7 +123,7 @@ class Table:
         return key
 
     def key_item(self, key: Key) -> Item:
-        """An item with nothing but its key: what an update of an absent item starts from."""
+        """An item with only its key, from which an update creates a missing item."""
         return (
             {self.partition: key.partition}
             if self.sort is None
@@ -131,7 +131,7 @@ class Table:
         )
 
     def is_expired(self, item: Item, now: Instant) -> bool:
-        """Whether the TTL attribute, whole seconds since 1970, is past. Anything but a whole number never expires."""
+        """Whether the TTL attribute, in whole seconds since 1970, is past. Other types of values never expire."""
         expires = item.get(self.ttl) if self.ttl else None
         return type(expires) is int and expires <= now.epoch_seconds
 
@@ -143,7 +143,7 @@ class Table:
                     _check_key_part(f"{self.name}, index {index.name}", name, item[name], most)
 
     def check_update(self, update: Update) -> None:
-        """Refuse what would change a key, or leave an index key that is not text."""
+        """Refuse an update that would change a key, or set an index key to something else than text."""
         if not update.changes:
             raise BadRequest(f"table {self.name}: an update without a change")
         for change in update.changes:
@@ -152,15 +152,15 @@ class Table:
                 raise BadRequest(f"table {self.name}: {change}: a key attribute cannot be changed")
             if name in self.index_key_attributes:
                 if not change.path.is_attribute or not isinstance(change, SetTo | SetIfAbsent | Remove):
-                    raise BadRequest(f"table {self.name}: {change}: an index key is set whole, or removed")
+                    raise BadRequest(f"table {self.name}: {change}: an index key can only be set whole, or removed")
                 if not isinstance(change, Remove):
                     self.check_index_keys({name: change.value})
 
 
 def _check_key_part(where: str, name: str, value: Value, most_bytes: int) -> None:
-    # Not isinstance: a StrEnum, say, would be stored as something else than text.
+    # Not isinstance(): a StrEnum would not be stored as text.
     if type(value) is str and value.isascii() and 0 < len(value) <= most_bytes:
-        return  # as nearly all are
+        return  # the common case
     if type(value) is not str or not value:
         raise BadRequest(f"table {where}: {name} is {shown(value)}; expected text that is not empty")
     try:
@@ -168,4 +168,4 @@ def _check_key_part(where: str, name: str, value: Value, most_bytes: int) -> Non
     except UnicodeEncodeError as error:
         raise BadRequest(f"table {where}: {name} has a lone surrogate (at {error.start})") from error
     if size > most_bytes:
-        raise BadRequest(f"table {where}: {name} has {size} bytes; at most {most_bytes} fit a key")
+        raise BadRequest(f"table {where}: {name} has {size} bytes; a key has at most {most_bytes}")

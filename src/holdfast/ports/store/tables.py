@@ -1,8 +1,7 @@
-"""The tables, declared once.
+"""The declarations of all tables.
 
-`holdfast tables` creates and checks them, SQLite builds its schema from them, and the deployment templates are made
-from them. Names and attributes are those of the seeds; no stream, no point-in-time recovery and no sharding, as
-answered there.
+`holdfast tables` creates and checks them, and SQLite builds its schema from them. They have no stream, no point-in-time
+recovery and no sharding.
 """
 
 from collections.abc import Mapping
@@ -35,13 +34,13 @@ JOBS: Final = Table(
     partition="PK",
     sort="SK",
     indexes=(
-        # What the views by status show. The other two are read through the table: a write costs five reads.
+        # Projects what the views by status show. The other two project only keys: a write costs as much as five reads.
         Index(
             name="GSI1",
             partition="GSI1-PK",
             sort="created_at",
             projection=Projection.INCLUDE,
-            # The keys of the other two hold repository and run.
+            # The keys of the other two contain repository and run.
             included=(
                 "GSI2-PK",
                 "GSI3-PK",
@@ -93,5 +92,5 @@ TABLES: Final = (STATE, LOGS, JOBS, JOB_EVENTS, RUNS, DEPLOYMENTS)
 
 
 def renamed(tables: tuple[Table, ...], names: Mapping[str, str]) -> tuple[Table, ...]:
-    """The same tables under the names that settings give them."""
+    """The same tables with their names from settings."""
     return tuple(replace(table, name=names.get(table.setting, table.name)) for table in tables)

@@ -1,9 +1,9 @@
-"""Updates: values that combine and print, and say what an item becomes.
+"""Updates: values that can be combined, printed, and applied to an item.
 
     attr("fence").plus(1) + attr("lockOwner").set_to("7f3a") + attr("scaleUpPlan").remove()
 
-Every right-hand side sees the item as it was before the update. As with conditions, `applied` is the meaning; the
-DynamoDB adapter says the same in DynamoDB's words, and computes from the old item what the new one is.
+All changes see the item as it was before the update. `applied` defines the meaning; the DynamoDB adapter writes the
+same as an expression, and computes the new item from the old one.
 """
 
 from decimal import Context, Decimal
@@ -16,10 +16,10 @@ from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store.paths import MISSING, Path, whole
 from holdfast.ports.store.values import Item, Value, canonical, copied_value, shown, type_name
 
-# Wide enough that no sum is rounded here: one that needs more than 38 digits is refused, not cut.
+# Wide enough that no sum is rounded here: one with more than 38 digits is refused.
 _EXACT = Context(prec=300)
 
-# DynamoDB takes expressions of 4 KB; the longest change takes some 42 characters of that.
+# DynamoDB accepts expressions of up to 4 KB; a change takes up to about 42 characters.
 CHANGES_MOST: Final = 90
 
 
@@ -66,19 +66,21 @@ class _SetChange(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.path.is_attribute:
-            raise BadRequest(f"update: {self.path} is inside an attribute; only a whole attribute is changed as a set")
+            raise BadRequest(
+                f"update: {self.path} is inside an attribute; only whole attributes can be changed as sets"
+            )
 
     def found_in(self, item: Item) -> frozenset[Value]:
         found = self.path.value_in(item)
         if found is MISSING:
             return frozenset()
         if type_name(found) != type_name(self.elements):
-            raise BadRequest(f"update: {self.path} is {shown(found)}, not a set of the kind of {shown(self.elements)}")
+            raise BadRequest(f"update: {self.path} is {shown(found)}, not a set like {shown(self.elements)}")
         return frozenset(found)
 
 
 class AddElements(_SetChange, frozen=True):
-    """Put elements into a set; an absent one counts as empty."""
+    """Add elements to a set; a missing one counts as empty."""
 
     def apply(self, item: Item) -> None:
         item[self.path.name] = self.found_in(item) | self.elements
@@ -88,7 +90,7 @@ class AddElements(_SetChange, frozen=True):
 
 
 class DropElements(_SetChange, frozen=True):
-    """Take elements out of a set; one that becomes empty is removed, since empty sets cannot be stored."""
+    """Remove elements from a set; if it becomes empty, the attribute is removed: empty sets cannot be stored."""
 
     def apply(self, item: Item) -> None:
         left = self.found_in(item) - self.elements
@@ -106,7 +108,7 @@ class Remove(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if isinstance(self.path.parts[-1], int):
-            raise BadRequest(f"update: removing {self.path} would shift what follows; write the list whole")
+            raise BadRequest(f"update: removing {self.path} would shift the elements after it; set the whole list")
 
     def apply(self, item: Item) -> None:
         _holder(self.path, item).pop(self.path.parts[-1], None)
@@ -135,7 +137,7 @@ class Update(Struct, frozen=True):
             return
         for one, other in combinations(self.changes, 2):
             if one.path.name == other.path.name and one.path.overlaps(other.path):
-                raise BadRequest(f"update: {one.path} and {other.path} overlap; one update changes a place once")
+                raise BadRequest(f"update: {one.path} and {other.path} overlap; an update may change each value once")
 
     def __add__(self, other: "Update") -> "Update":
         return Update(self.changes + other.changes)
@@ -145,12 +147,12 @@ class Update(Struct, frozen=True):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether doing it twice is the same as doing it once."""
+        """Whether applying it twice is the same as applying it once."""
         return not any(isinstance(change, Plus) or _may_append(change) for change in self.changes)
 
     def applied(self, item: Item) -> Item:
-        """The item that the update makes of this one, which itself is left as it is."""
-        # What is not changed is shared with the old item; what is changed inside an attribute is copied first.
+        """The updated item; the old one is not modified."""
+        # Unchanged values are shared with the old item; an attribute with a change inside it is copied first.
         after = dict(item)
         inside = []
         for change in self.changes:
@@ -172,17 +174,17 @@ def set_all(values: dict[str, Value]) -> Update:
 
 
 def remove_all(*names: str) -> Update:
-    """Remove several whole attributes; absent ones are no error."""
+    """Remove several whole attributes; missing ones are not an error."""
     return Update(tuple([Remove(whole(name)) for name in names]))
 
 
 def _may_append(change: Change) -> bool:
-    """Set past a list's end, a value is appended: twice would be one too many."""
+    """A value set past the end of a list is appended: a retry would append it twice."""
     return isinstance(change, SetTo | SetIfAbsent) and isinstance(change.path.parts[-1], int)
 
 
 def _position(change: Change) -> int:
-    """What is set past a list's end is appended, the lower position first."""
+    """Values set past the end of a list are appended in the order of their positions."""
     last = change.path.parts[-1]
     return last if isinstance(last, int) else -1
 
@@ -195,22 +197,22 @@ def _put(path: Path, value: Value, item: Item) -> None:
     if isinstance(last, str) or last < len(holder):
         holder[last] = value
     else:
-        holder.append(value)  # DynamoDB appends what is set past a list's end
+        holder.append(value)  # as DynamoDB does past the end of a list
 
 
 def _holder(path: Path, item: Item) -> Value:
-    """The map or list that the path's last part is in. It must be there: only the last part is made."""
+    """The map or list that contains the path's last part. It must exist: only the last part is created."""
     if path.is_attribute:
         return item
     holder = Path(path.parts[:-1]).value_in(item)
     if not isinstance(holder, dict if isinstance(path.parts[-1], str) else list):
-        raise BadRequest(f"update: there is nothing at {Path(path.parts[:-1])} in which {path} could be")
+        raise BadRequest(f"update: cannot set {path}: {Path(path.parts[:-1])} does not exist or has another type")
     return holder
 
 
 def _sum(path: Path, base: Value, number: int | Decimal) -> Value:
     if type_name(base) != "N":
-        raise BadRequest(f"update: {path} is {shown(base)}, not a number; nothing can be added to it")
+        raise BadRequest(f"update: cannot add to {path}: {shown(base)} is not a number")
     total = (
         base + number
         if isinstance(base, int) and isinstance(number, int)

@@ -1,8 +1,8 @@
-"""What an item may hold, and how large it is.
+"""Values of items, and their sizes.
 
-The rules are DynamoDB's, checked before any backend is asked, so that all backends refuse the same things:
-numbers are exact (int or Decimal, 38 digits, never float), sets are not empty and of one kind, text is valid
-Unicode, nesting ends at 32 levels (the item is the first), and an item is at most 400 KB.
+The rules are DynamoDB's, checked before a call reaches a backend, so that all backends refuse the same things: numbers
+are exact (int or Decimal, 38 digits, never float), sets are not empty and of one type, text is valid Unicode, items are
+nested at most 32 levels deep (the item is the first), and have at most 400 KB.
 """
 
 import json
@@ -23,25 +23,25 @@ NESTING_MOST: Final = 31  # DynamoDB's 32 levels, of which the item is the first
 _DIGITS_MOST: Final = 38
 _MAGNITUDE_MOST: Final = 125  # 9.99E+125 is the largest number, 1E-130 the smallest
 _MAGNITUDE_LEAST: Final = -130
-_NAME_CHARACTERS_MOST: Final = 16_000  # of up to four bytes each; DynamoDB takes 64 KB
+_NAME_CHARACTERS_MOST: Final = 16_000  # of up to four bytes each; DynamoDB accepts 64 KB
 _SMALL_INT: Final = 10**_DIGITS_MOST
 _SHOWN_CHARACTERS: Final = 120
 _SORTED: Final = json.JSONEncoder(sort_keys=True)
 
 
 def canonical_item(item: Mapping[str, Value]) -> Item:
-    """The item as every backend will hand it back, or BadRequest with the attribute that is wrong."""
+    """The item as every backend returns it, or BadRequest with the invalid attribute."""
     return {checked_name(name): canonical(value, name) for name, value in item.items()}
 
 
 def canonical(value: Value, where: object = "value", depth: int = 1) -> Value:
     """One value in the form in which it is read back: 1.50 as 1.5, tuples as lists, sets as frozensets.
 
-    `where` is what an error names; it becomes text only then. `depth` is that of the value within its item.
+    `where` names the value in an error; it is turned into text only then. `depth` is the value's depth in its item.
     """
     kind = type(value)
     if (kind is int and -_SMALL_INT < value < _SMALL_INT) or (kind is str and value.isascii()):
-        return value  # by far the most that is compared, added and set
+        return value  # by far the most common values
     try:
         return _canonical(value, depth)
     except BadRequest as error:
@@ -67,16 +67,16 @@ def _canonical(value: Value, depth: int) -> Value:
         _check_depth(depth)
         return {checked_name(name): _canonical(element, depth + 1) for name, element in value.items()}
     if isinstance(value, float):
-        raise BadRequest(f"{value!r} is a float; a number must be exact: an int or a Decimal")
+        raise BadRequest(f"{value!r} is a float; a number must be exact: use an int or a Decimal")
     raise BadRequest(f"a value of type {kind.__name__} cannot be stored")
 
 
 def copied(item: Item) -> Item:
-    """A copy that shares nothing that can be changed."""
+    """A copy that shares no mutable values."""
     copy = item.copy()
     for name, value in item.items():
         kind = type(value)
-        if kind is list or kind is dict:  # hardly any is
+        if kind is list or kind is dict:  # rare
             copy[name] = copied_value(value)
     return copy
 
@@ -92,7 +92,7 @@ def type_name(value: Value) -> str:
 
 
 def same(left: Value, right: Value) -> bool:
-    """Equality as the store sees it. Python's own would take True for 1, also within lists."""
+    """Equality as in the store. In Python, True equals 1, even within lists."""
     kind = type(left)
     if kind is not type(right):
         return False
@@ -104,18 +104,18 @@ def same(left: Value, right: Value) -> bool:
 
 
 def shown(value: Value) -> str:
-    """The value for people: on one line, control characters escaped, cut when long. Safe in logs and errors."""
+    """The value for people, safe in logs and errors: on one line, escaped, limited in length."""
     text = _SORTED.encode(_plain(value))
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def item_bytes(item: Mapping[str, Value]) -> int:
-    """The item's size by DynamoDB's own rules: what capacity and the limit of 400 KB are counted in."""
+    """The item's size by DynamoDB's rules, for capacity and the limit of 400 KB."""
     return sum(attribute_bytes(item).values())
 
 
 def attribute_bytes(item: Mapping[str, Value]) -> dict[str, int]:
-    """The same, attribute by attribute."""
+    """The same by attribute."""
     return {name: one_attribute_bytes(name, value) for name, value in item.items()}
 
 
@@ -126,8 +126,7 @@ def one_attribute_bytes(name: str, value: Value) -> int:
 
 
 def is_larger(item: Mapping[str, Value], bytes_most: int) -> bool:
-    """Whether the item is over so many bytes. Most need no counting: Python's text of one is quickly made, and never
-    less than a quarter of its size."""
+    """Whether the item is larger. Most need no exact count: repr() is fast, and has at least a quarter of the bytes."""
     return 4 * len(repr(item)) > bytes_most and item_bytes(item) > bytes_most
 
 
@@ -153,7 +152,7 @@ def value_bytes(value: Value) -> int:
 def check_size(size_bytes: int, name: str) -> None:
     if size_bytes > ITEM_BYTES_MOST:
         raise ItemTooLarge(
-            f"item {name} has {size_bytes} bytes; DynamoDB takes at most {ITEM_BYTES_MOST}. Nothing was written"
+            f"item {name} has {size_bytes} bytes; DynamoDB accepts at most {ITEM_BYTES_MOST}. Nothing was written"
         )
 
 
@@ -171,7 +170,7 @@ _TYPE_NAMES: Final[dict[type, str]] = {
 
 def checked_name(name: Any) -> str:
     if type(name) is not str or not name:
-        raise BadRequest(f"attribute name {name!r}: expected text that is not empty")
+        raise BadRequest(f"attribute name {name!r}: expected non-empty text")
     if len(name) > _NAME_CHARACTERS_MOST:
         raise BadRequest(f"an attribute name of {len(name)} characters; at most {_NAME_CHARACTERS_MOST}")
     return name if name.isascii() else checked_text(name)
@@ -225,12 +224,12 @@ def _canonical_set(values: set[Any] | frozenset[Any]) -> frozenset[Any]:
     elements = frozenset(_canonical(value, 1) for value in values)
     kinds = {_TYPE_NAMES.get(type(element), "?") for element in elements}
     if len(kinds) > 1 or not kinds <= {"S", "N", "B"}:
-        raise BadRequest(f"a set holds only text, only numbers or only bytes; found {sorted(kinds)}")
+        raise BadRequest(f"a set contains only text, only numbers or only bytes; found {sorted(kinds)}")
     return elements
 
 
 def _is_plain_set(values: set[Any] | frozenset[Any]) -> bool:
-    """Whether it is in that form already, as nearly all are: short texts, or ids."""
+    """Whether it is already in canonical form, as nearly all are: short texts, or ids."""
     kinds = set(map(type, values))
     if kinds == {str}:
         return all(map(str.isascii, values))
@@ -266,16 +265,16 @@ def _text_bytes(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _whole_number_bytes(number: int) -> int:
-    """What `_number_bytes` says, without a Decimal: nearly all numbers are whole."""
+    """The same as `_number_bytes` without a Decimal: nearly all numbers are whole."""
     digits = str(abs(number))
     left = len(digits.rstrip("0"))
     return (left + (len(digits) - left) % 2 + 1) // 2 + 1 + (number < 0) if left else 1
 
 
 def _number_bytes(number: int | Decimal) -> int:
-    """One byte for a number, one more for each pair of digits and for a minus.
+    """One byte, plus one per pair of digits, plus one for a minus sign.
 
-    Pairs are counted from the decimal point: 12 is one pair, 1.5 and 123 are two. Zeros at either end are free.
+    Pairs are counted from the decimal point: 12 is one pair, 1.5 and 123 are two. Zeros at both ends are free.
     """
     sign, _, exponent = Decimal(number).as_tuple()
     digits = _significant_digits(Decimal(number))

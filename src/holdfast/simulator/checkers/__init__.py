@@ -1,6 +1,6 @@
-"""Checkers: each watches the world from outside and holds it to one invariant of the protocol.
+"""Checkers: each watches the world from outside and checks one invariant of the protocol.
 
-They are fed by events, and remember what they need: none looks at the whole world at each call.
+They receive events and remember what they need: none scans the whole world at each call.
 """
 
 from holdfast.simulator.checkers.base import Checker, Violation

@@ -1,6 +1,6 @@
-"""GitHub's jobs: what the tracker stores of them, against what GitHub knows.
+"""GitHub's jobs: what the tracker stores, compared with what GitHub has.
 
-Attribute names are written down once more on purpose: what checks the program does not take its word for them.
+Attribute names are repeated here on purpose: a checker must not depend on the code it checks.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from holdfast.kernel.ids import JobId
 from holdfast.ports.store import Item
 from holdfast.ports.store.values import item_bytes
 from holdfast.simulator.checkers.base import Checker, Violation
-from holdfast.simulator.facts import Facts
-from holdfast.simulator.github import FAILED
-from holdfast.simulator.github_objects import Sent, SimJob
-from holdfast.simulator.process import Process
+from holdfast.simulator.proof.facts import Facts
+from holdfast.simulator.proof.processes import Process
+from holdfast.simulator.world.github import FAILED
+from holdfast.simulator.world.github_objects import SimJob, Webhook
 
 ITEM_BYTES_MOST: Final = 4096
 _INDEXES: Final = ("GSI1-PK", "GSI2-PK", "GSI3-PK")
@@ -21,7 +21,7 @@ _RUN_STATUSES: Final = ("queued", "in_progress", "completed")
 
 
 class JobChecker(Checker):
-    """A checker of the job tracker's; it is only there where there is a GitHub."""
+    """A checker of the job tracker. It needs a run with a GitHub."""
 
     def __init__(self, facts: Facts, report: Callable[[Violation], None]) -> None:
         super().__init__(facts, report)
@@ -32,7 +32,7 @@ class JobChecker(Checker):
 
 class OncePerDelivery(JobChecker):
     name = "OncePerDelivery"
-    says = "no two events of a job share a key, no delivery is twice in its history, and none is forgotten"
+    says = "no two events of a job share a key, no delivery is in its history twice, and none is forgotten"
 
     def job_written(self, by: Process, old: Item, new: Item) -> None:
         if len(new.get("dl", ())) < len(old.get("dl", ())):
@@ -46,53 +46,59 @@ class OncePerDelivery(JobChecker):
         for job in self.jobs.github.jobs.values():
             seen = [entry["delivery"] for entry in self.jobs.history(job) if "delivery" in entry]
             if len(seen) != len(set(seen)):
-                self.fail(None, f"job {job.id} has a delivery twice in its history")
+                self.fail(None, f"job {job.id} has a duplicate delivery in its history")
 
 
 class NoFactLost(JobChecker):
     name = "NoFactLost"
-    says = "a webhook that was acknowledged is stored; in the end every job and every review is, whatever was lost"
+    says = "an acknowledged webhook is stored; in the end every job and every review is, even if its webhook was lost"
 
-    def acknowledged(self, by: Process, sent: Sent) -> None:
-        if sent.event == "workflow_job" and sent.job and not self.jobs.is_told(sent.job, sent.guid):
-            self.fail(by, f"{sent.action} of job {sent.job.id} was acknowledged, and is not in its history")
-        if sent.event == "workflow_run" and "status" not in self.jobs.run_item(sent.run, sent.run_attempt):
-            self.fail(by, f"{sent.action} of run {sent.run.id} was acknowledged, and its status is not stored")
+    def acknowledged(self, by: Process, webhook: Webhook) -> None:
+        if webhook.event == "workflow_job" and webhook.job and not self.jobs.is_recorded(webhook.job, webhook.guid):
+            self.fail(by, f"{webhook.action} of job {webhook.job.id} was acknowledged but is not in its history")
+        if webhook.event == "workflow_run" and "status" not in self.jobs.run_item(webhook.run, webhook.run_attempt):
+            self.fail(by, f"{webhook.action} of run {webhook.run.id} was acknowledged but its status is not stored")
 
     def healed(self) -> None:
         for job in self.jobs.settled_jobs(self.facts.now()):
             if self.jobs.job_item(job) is None:
-                self.fail(None, f"job {job.id} ({job.name}) is not known")
+                self.fail(None, f"job {job.id} ({job.name}) is not stored")
             elif job.review is not None:
-                self._find_review(job)
+                self._check_review(job)
 
-    def _find_review(self, job: SimJob) -> None:
+    def _check_review(self, job: SimJob) -> None:
         found = self.jobs.deployment_item(job).get("status")
         if found != job.review and self.jobs.plan.reads_log:
-            self.fail(None, f"the deployment of job {job.id} was {job.review}, and is {found}")
+            self.fail(None, f"the deployment of job {job.id} was {job.review} but is stored as {found}")
 
 
 class StatusMonotone(JobChecker):
     name = "StatusMonotone"
-    says = "the status of a job or of a run never goes backwards"
+    says = "the status of a job or a run, and a job's scheduling attempt, never go backwards"
 
     def job_written(self, by: Process, old: Item, new: Item) -> None:
+        self.run_written(by, old, new)
+        before, after = old.get("scheduling_attempt", 0), new.get("scheduling_attempt", 0)
+        if after < before:
+            self.fail(by, f"{new['PK']} went from scheduling attempt {before} to {after}")
+
+    def run_written(self, by: Process, old: Item, new: Item) -> None:
         if new.get("rk", 0) < old.get("rk", 0):
             self.fail(by, f"{new['PK']} went from {old.get('status')} ({old['rk']}) to {new.get('status')}")
-
-    run_written = job_written
 
 
 class CountersExact(JobChecker):
     name = "CountersExact"
-    says = "no job is open and done, or failed and not done; in the end a run counts the jobs that GitHub has"
+    says = (
+        "no job is both open and done, or failed but not done; in the end a run counts exactly the jobs that GitHub has"
+    )
 
     def run_written(self, by: Process, old: Item, new: Item) -> None:
         opened, done, failed = (set(new.get(name, ())) for name in ("open", "done", "failed"))
         if opened & done:
-            self.fail(by, f"run {new['PK']}: open and done are {sorted(opened & done)}")
+            self.fail(by, f"run {new['PK']}: both open and done are {sorted(opened & done)}")
         if not failed <= done:
-            self.fail(by, f"run {new['PK']}: failed and not done are {sorted(failed - done)}")
+            self.fail(by, f"run {new['PK']}: failed but not done are {sorted(failed - done)}")
 
     def healed(self) -> None:
         for run, attempt, jobs in self.jobs.settled_attempts(self.facts.now()):
@@ -109,12 +115,12 @@ class CountersExact(JobChecker):
 
 class IndexAgrees(JobChecker):
     name = "IndexAgrees"
-    says = "a job is in the index of its status, and once GitHub told of it, in all three"
+    says = "a job is in the index of its status and, once GitHub has reported it, in all three indexes"
 
     def job_written(self, by: Process, old: Item, new: Item) -> None:
         installation = new["PK"].partition("#")[0]
         if "status" in new and new.get("GSI1-PK") != f"{installation}#{new['status']}":
-            self.fail(by, f"job {new['PK']} is {new['status']}, and in the index {new.get('GSI1-PK')}")
+            self.fail(by, f"job {new['PK']} is {new['status']} but in the index {new.get('GSI1-PK')}")
         missing = [name for name in _INDEXES if name not in new]
         if "created_at" in new and missing:
             self.fail(by, f"job {new['PK']} is not in {', '.join(missing)}")
@@ -122,7 +128,7 @@ class IndexAgrees(JobChecker):
 
 class AttemptIsolated(JobChecker):
     name = "AttemptIsolated"
-    says = "a job stays with its own attempt of its run, and a run counts no job of another"
+    says = "a job stays with its own attempt of its run, and a run counts no job of another attempt"
 
     def job_written(self, by: Process, old: Item, new: Item) -> None:
         job = self.jobs.github.jobs.get(JobId(int(new["PK"].split("#")[1])))
@@ -135,7 +141,7 @@ class AttemptIsolated(JobChecker):
         for number in {*new.get("open", ()), *new.get("done", ())} - {*old.get("open", ()), *old.get("done", ())}:
             job = self.jobs.github.jobs.get(JobId(number))
             if job is not None and (str(job.run_id), str(job.run_attempt)) != (run, attempt):
-                self.fail(by, f"run {run}, attempt {attempt}, counts job {number} of another")
+                self.fail(by, f"run {run}, attempt {attempt}, counts job {number} of another attempt")
 
 
 class TenantIsolated(JobChecker):
@@ -154,7 +160,7 @@ class TenantIsolated(JobChecker):
 
 class DecisionOnce(JobChecker):
     name = "DecisionOnce"
-    says = "a deployment is approved or rejected once, and stays so"
+    says = "a deployment is approved or rejected once, and that does not change"
 
     def deployment_written(self, by: Process, old: Item, new: Item) -> None:
         before, after = old.get("status", "pending"), new.get("status")
@@ -174,12 +180,15 @@ class ItemBound(JobChecker):
 
 class CursorKept(JobChecker):
     name = "CursorKept"
-    says = "the cursor in GitHub's log never goes back, and passes no failed delivery that was not asked for again"
+    says = (
+        "the cursor in GitHub's delivery log never moves back, and passes no failed delivery without a "
+        "redelivery request"
+    )
 
     def cursor_moved(self, by: Process, old: Item, new: Item) -> None:
         before, after = old.get("high", 0), new.get("high", 0)
         if after < before:
-            self.fail(by, f"the cursor went back from {before} to {after}")
+            self.fail(by, f"the cursor moved back from {before} to {after}")
         if after == before:
             return
         github = self.jobs.github
@@ -187,31 +196,31 @@ class CursorKept(JobChecker):
         for record in reversed(github.log):
             if record.id <= before:
                 break
-            if record.id <= after and not record.is_success and record.guid not in github.asked:
+            if record.id <= after and not record.is_success and record.guid not in github.redelivered:
                 passed.append(record)
         succeeded = {record.guid for record in github.log if record.is_success} if passed else set()
         for record in passed:
             if record.guid not in succeeded:
-                self.fail(by, f"the cursor passed delivery {record.id}, which failed and was not asked for again")
+                self.fail(by, f"the cursor passed delivery {record.id}, which failed and was not redelivered")
 
 
 class NoSilentStuck(JobChecker):
     name = "NoSilentStuck"
-    says = "in the end each job is stored with the status and the conclusion that it has at GitHub"
+    says = "in the end, each job is stored with the status and the conclusion that it has at GitHub"
 
     def healed(self) -> None:
         for job in self.jobs.settled_jobs(self.facts.now()):
             item = self.jobs.job_item(job)
             if item is None:
-                continue  # NoFactLost tells
+                continue  # NoFactLost reports it
             ours = (item.get("status"), item.get("conclusion"))
             ours = ("queued", None) if ours == ("scheduled", None) else ours
             theirs = self.jobs.state_of(job)
             if ours != theirs:
-                self.fail(None, f"job {job.id} is stored as {_words(ours)}, and is {_words(theirs)}")
+                self.fail(None, f"job {job.id} is stored as {_state(ours)} but is {_state(theirs)}")
 
 
-def _words(state: tuple[str | None, str | None]) -> str:
+def _state(state: tuple[str | None, str | None]) -> str:
     return " with ".join(each or "nothing" for each in state if each or each is state[0])
 
 

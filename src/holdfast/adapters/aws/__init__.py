@@ -1,0 +1,1 @@
+"""AWS's APIs through boto3."""

@@ -1,0 +1,1 @@
+"""Tables, colours, progress bars and live screens."""

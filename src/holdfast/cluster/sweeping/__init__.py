@@ -1,0 +1,1 @@
+"""What belongs to no action any more, and what an older autoscaler or a lost state left."""

@@ -1,0 +1,1 @@
+"""The web application: routes, access, API, webhooks."""

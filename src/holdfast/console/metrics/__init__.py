@@ -1,0 +1,1 @@
+"""Metrics served at /metrics."""

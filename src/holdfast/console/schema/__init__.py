@@ -1,0 +1,1 @@
+"""JSON Schemas and the OpenAPI document."""

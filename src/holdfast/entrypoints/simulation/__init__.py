@@ -1,0 +1,1 @@
+"""Runs Holdfast inside the simulator, for `holdfast simulate` and for the console."""

@@ -1,0 +1,108 @@
+"""Opens the store and its tables, as configured.
+
+Lambda imports this, so what only one backend or a long-running process needs is imported locally.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from holdfast.adapters.system_clock import SystemClock
+from holdfast.entrypoints.wiring.tables import MissingStore, Tables
+from holdfast.kernel.errors import BadSetting, NeedsOperator, StoreRefused
+from holdfast.kernel.settings import Settings
+from holdfast.ports.clock import Clock
+from holdfast.ports.store import Store
+from holdfast.ports.store.schema import Billing
+from holdfast.ports.store.tables import TABLES, renamed
+
+if TYPE_CHECKING:
+    from holdfast.adapters.dynamodb.calls import DynamoCalls, DynamoTransport
+
+WORLD_FILE: Final = "world"  # the simulated world's file in the data directory
+
+
+def open_store(settings: Settings, clock: Clock | None = None, *, writable: bool = True) -> Store:
+    """The store that HOLDFAST_STORE names. If writable, a missing SQLite file and its tables are created."""
+    clock = clock or SystemClock()
+    if settings.holdfast_store.path is None:
+        from holdfast.adapters.dynamodb.store import DynamoStore
+
+        return DynamoStore(_dynamodb_calls(settings, clock), _table_names(settings))
+    from holdfast.adapters.sqlite import sqlite_store
+
+    refuse_another_world(settings)
+    if writable:
+        make_data_directory(settings)
+    elif not settings.holdfast_store.path.exists():
+        raise StoreRefused(f"{settings.holdfast_store} does not exist yet; start with: holdfast run")
+    return sqlite_store(settings.holdfast_store.path, clock, tables=TABLES, writable=writable)
+
+
+@contextmanager
+def opened_tables(settings: Settings, clock: Clock | None = None, *, writable: bool = False) -> Iterator[Tables]:
+    """The declared tables on the backend that HOLDFAST_STORE names, to check or create them.
+
+    If writable, a missing directory for the SQLite file is created.
+    """
+    clock = clock or SystemClock()
+    billing = Billing(settings.dynamodb_billing)
+    if settings.holdfast_store.path is None:
+        from holdfast.adapters.dynamodb.tables import DynamoTables
+
+        calls = _dynamodb_calls(settings, clock)
+        with closing(calls.transport):
+            yield Tables(DynamoTables(calls, billing=billing), renamed(TABLES, _table_names(settings)), billing)
+    else:
+        from holdfast.adapters.sqlite import SqliteTables
+
+        if writable:
+            make_data_directory(settings)
+        path = settings.holdfast_store.path
+        refuse_another_world(settings)
+        # In our own file, tables have their declared names; the settings rename only DynamoDB's.
+        yield Tables(SqliteTables(path, clock) if path.parent.is_dir() else MissingStore(), TABLES, billing)
+
+
+def refuse_another_world(settings: Settings) -> None:
+    """Refuse to use a simulated world's file for a real cluster."""
+    path = settings.holdfast_store.path
+    if path is not None and settings.holdfast_world != "sim" and (path.parent / WORLD_FILE).exists():
+        raise BadSetting(
+            f"HOLDFAST_WORLD={settings.holdfast_world}: {path} belongs to a simulated world; "
+            "choose another directory with --data, or another file with HOLDFAST_STORE"
+        )
+
+
+def make_data_directory(settings: Settings) -> None:
+    """Create the directory of the SQLite file, private to this user."""
+    path = settings.holdfast_store.path
+    if path is not None:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise NeedsOperator(
+                f"cannot create directory {path.parent}: {error.strerror}; choose another with --data or HOLDFAST_STORE"
+            ) from error
+
+
+def _dynamodb_calls(settings: Settings, clock: Clock) -> "DynamoCalls":
+    from holdfast.adapters.dynamodb.calls import DynamoCalls, DynamoRetries
+
+    return DynamoCalls(_transport(settings), clock, DynamoRetries(deadline_seconds=settings.dynamodb_deadline_sec))
+
+
+def _transport(settings: Settings) -> "DynamoTransport":
+    if settings.dynamodb_client == "lean":
+        from holdfast.adapters.dynamodb.lean_transport import lean_transport
+
+        lean = lean_transport()
+        if lean is not None:
+            return lean
+    from holdfast.adapters.dynamodb.boto3_transport import Boto3Transport
+
+    return Boto3Transport()
+
+
+def _table_names(settings: Settings) -> dict[str, str]:
+    return {table.setting: str(getattr(settings, table.setting.lower())) for table in TABLES}

@@ -1,0 +1,1 @@
+"""The cost of jobs, and of the tracker itself."""

@@ -1,0 +1,1 @@
+"""Receives webhooks; the effect of each is durable before it is acknowledged."""

@@ -1,0 +1,114 @@
+"""One handler for each kind of webhook; `tracker.py` selects it. A handler writes the tables and returns a receipt."""
+
+from msgspec import Struct
+
+from holdfast.jobs.intake.item_writes import merge
+from holdfast.jobs.intake.payloads import (
+    DeploymentPayload,
+    InstallationPayload,
+    JobPayload,
+    PingPayload,
+    ReviewPayload,
+    RunPayload,
+    decoded,
+)
+from holdfast.jobs.intake.record import decide, record
+from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult
+from holdfast.jobs.model import deployment as deployments
+from holdfast.jobs.model.deployment import Review
+from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, job_event
+from holdfast.jobs.model.keys import RunKey
+from holdfast.jobs.model.run import folded_run, quick_run, run_event, startup_failure_end
+from holdfast.kernel.ids import InstallationId, JobId
+from holdfast.kernel.instants import Instant
+from holdfast.ports.store import Store, attr
+from holdfast.ports.store.tables import DEPLOYMENTS, RUNS
+
+
+class HandlerContext(Struct, frozen=True):
+    """What a handler needs beside the delivery."""
+
+    store: Store
+    received_by: str
+    now: Instant
+
+
+def handle_job(context: HandlerContext, delivery: Delivery) -> Receipt:
+    return _record_event(context, delivery, job_event(delivery, decoded(delivery.body, JobPayload), context.now))
+
+
+def handle_run(context: HandlerContext, delivery: Delivery) -> Receipt:
+    event = run_event(delivery, decoded(delivery.body, RunPayload), context.now)
+    run = merge(
+        context.store,
+        RUNS,
+        event.key.item,
+        event.mark,
+        lambda: quick_run(event),
+        lambda seen: folded_run(seen, event),
+    )
+    for job in sorted(run.new.get("open", ())):
+        end = startup_failure_end(event.key, run.new, JobId(job), context.now)
+        if end is not None:
+            record(context.store, end, context.received_by)
+    result = ReceiptResult.DUPLICATE if run.is_duplicate else ReceiptResult.STORED
+    return Receipt(result, delivery.id, delivery.event, installation=event.key.installation_id)
+
+
+def handle_deployment(context: HandlerContext, delivery: Delivery) -> Receipt:
+    event = deployments.deployment_event(delivery, decoded(delivery.body, DeploymentPayload), context.now)
+    if delivery.event == "deployment_status" and not event.link.is_waiting:
+        return _ignored(delivery, "the progress of a deployment is tracked by its job's webhooks")
+    if event.job is not None:
+        return _record_event(context, delivery, event.job)
+    update = deployments.link_update(event.link, event.run, event.repository, context.now)
+    written = context.store.update(DEPLOYMENTS, event.key.item, update)
+    result = ReceiptResult.DUPLICATE if written.old == written.new else ReceiptResult.STORED
+    return Receipt(result, delivery.id, delivery.event, installation=event.key.installation_id)
+
+
+def handle_review(context: HandlerContext, delivery: Delivery) -> Receipt:
+    key, reviews = deployments.reviews_of(delivery, decoded(delivery.body, ReviewPayload), context.now)
+    if not reviews:
+        return _ignored(delivery, "a review request is tracked by its job's webhooks")
+    result = ReceiptResult.STORED if _write_reviews(context, key, reviews) else ReceiptResult.DUPLICATE
+    return Receipt(result, delivery.id, delivery.event, installation=key.installation_id)
+
+
+def handle_installation(context: HandlerContext, delivery: Delivery) -> Receipt:  # noqa: ARG001 -- a handler like the others
+    installation = InstallationId(decoded(delivery.body, InstallationPayload).installation.id)
+    return Receipt(ReceiptResult.STORED, delivery.id, delivery.event, installation=installation)
+
+
+def handle_ping(context: HandlerContext, delivery: Delivery) -> Receipt:  # noqa: ARG001 -- a handler like the others
+    decoded(delivery.body, PingPayload)
+    return _ignored(delivery, "a ping from GitHub")
+
+
+def _ignored(delivery: Delivery, reason: str) -> Receipt:
+    return Receipt(ReceiptResult.IGNORED, delivery.id, delivery.event, reason)
+
+
+def _record_event(context: HandlerContext, delivery: Delivery, event: JobEvent) -> Receipt:
+    recorded = record(context.store, event, context.received_by)
+    result = ReceiptResult.DUPLICATE if recorded.is_duplicate else ReceiptResult.STORED
+    return Receipt(result, delivery.id, delivery.event, installation=event.key.installation_id, job=event.key)
+
+
+def _write_reviews(context: HandlerContext, key: RunKey, reviews: list[Review]) -> bool:
+    """Apply the reviews if their deployments are known (a read is cheaper than a write), otherwise keep them.
+
+    Returns whether anything was new.
+    """
+    run = context.store.get(RUNS, key.item, consistent=False) or {}
+    decisions = frozenset(map(str, reviews))
+    gates = deployments.gates_of(run)
+    if all(any(review.concerns(gate) for gate in gates) for review in reviews):
+        return decide(context.store, key, {"reviews": decisions}, gates, context.now) > 0
+    update = attr("reviews").add_elements(decisions) + attr("ttl").set_if_absent(
+        context.now.epoch_seconds + KEPT_SECONDS
+    )
+    kept = context.store.update(RUNS, key.item, update)
+    # Deployments added since the read. One that is added later finds the reviews.
+    decided = decide(context.store, key, {"reviews": decisions}, deployments.gates_of(kept.new), context.now)
+    return decided > 0 or not decisions <= (kept.old or {}).get("reviews", frozenset())

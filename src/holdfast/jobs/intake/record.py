@@ -1,0 +1,164 @@
+"""Records an event in up to four writes: job, history, run, deployment. Each is idempotent.
+
+    job         always; shows whether the event is a duplicate, and what it changed
+    history     always
+    run         when the job is new, when it ends, and when it names its deployment
+    deployment  when the job names a new one, or begins to wait
+
+After a crash in between, the event is not acknowledged. GitHub redelivers it; it is a duplicate for the job, and the
+other writes are completed.
+"""
+
+from contextlib import suppress
+
+from msgspec import Struct
+
+from holdfast.jobs.intake.history import write_history
+from holdfast.jobs.intake.item_writes import Merged, is_transaction, merge, put_into
+from holdfast.jobs.model import deployment as deployments
+from holdfast.jobs.model.deployment import ApprovalGate
+from holdfast.jobs.model.facts import JobEvent, Status
+from holdfast.jobs.model.job import folded, quick
+from holdfast.jobs.model.keys import DeploymentKey, RunKey
+from holdfast.jobs.model.run import counted, folded_count, startup_failure_end
+from holdfast.kernel.errors import BadRequest, WriteConflict
+from holdfast.kernel.instants import Instant
+from holdfast.ports.store import Item, Store, attr
+from holdfast.ports.store.tables import DEPLOYMENTS, JOBS, RUNS
+
+
+class Recorded(Struct, frozen=True):
+    """The job after the event; `old` is the job before it (None: unknown)."""
+
+    job: Item
+    old: Item | None
+    is_duplicate: bool
+
+
+def record(store: Store, event: JobEvent, received_by: str) -> Recorded:
+    """Make the event durable in every table that it concerns."""
+    job = merge(store, JOBS, event.key.item, event.mark, lambda: quick(event), lambda seen: folded(seen, event))
+    write_history(store, event, job, received_by)
+    run = _write_run(store, event, job) if event.run is not None else None
+    if event.deployment is not None and _is_news_of_deployment(event, job):
+        _write_deployment(store, event)
+    if run is not None:
+        _apply_reviews(store, event, run)
+        _end_if_run_never_started(store, event, job, run, received_by)
+    return Recorded(job.new, job.old, job.is_duplicate)
+
+
+def _write_run(store: Store, event: JobEvent, job: Merged) -> Item | None:
+    """The run's item; None if it needs no write."""
+    assert event.run is not None  # noqa: S101 -- called for events that have one; narrows the type
+    is_new = job.old is None or "created_at" not in job.old
+    is_linked = event.deployment is not None and (job.old is None or "deployment_id" not in job.old)
+    if not (job.is_duplicate or is_new or is_linked or event.status is Status.COMPLETED):
+        return None
+    if is_transaction(store):
+        return store.rewrite(RUNS, event.run.item, lambda run: _folded_run_of(run, event, job.new)).new
+    update, condition = counted(event, job.new)
+    if event.deployment is not None:
+        update += attr("deployments").add_elements({str(gate_of(event))})
+    try:
+        return store.update(RUNS, event.run.item, update, condition).new
+    except WriteConflict as conflict:
+        # The run counts the job as done; only its deployment may be missing.
+        if event.deployment is None:
+            return conflict.item
+        update = attr("deployments").add_elements({str(gate_of(event))})
+        return store.update(RUNS, event.run.item, update).new
+
+
+def _folded_run_of(run: Item | None, event: JobEvent, job: Item) -> Item:
+    new = folded_count(run, event, job)
+    if event.deployment is None:
+        return new
+    return {**new, "deployments": frozenset({*new.get("deployments", ()), str(gate_of(event))})}
+
+
+def recount(store: Store, event: JobEvent, job: Item, run: Item) -> bool:
+    """Add a job to its run's sets if it is missing; returns whether it was.
+
+    A polled event is never redelivered: after a crash between its writes, the run may lack the job.
+    """
+    assert event.run is not None  # noqa: S101 -- called for events that have one; narrows the type
+    is_over = job.get("status") == Status.COMPLETED
+    # A job that is done stays done: `count_end` writes the run before the job.
+    if event.key.job_id in run.get("done", ()) or (not is_over and event.key.job_id in run.get("open", ())):
+        return False
+    update, condition = counted(event, job)
+    with suppress(WriteConflict):
+        store.update(RUNS, event.run.item, update, condition)
+    return True
+
+
+def count_end(store: Store, event: JobEvent) -> None:
+    """Count a job's end in its run, before the end is recorded in the job.
+
+    For an event that is never redelivered. After a crash in between, the next sweep finds a job that has not ended;
+    in the other order no sweep would look at the ended job, and it would stay open in its run.
+    """
+    if event.run is not None and event.end is not None:
+        ended = {"status": Status.COMPLETED, "conclusion": event.end.conclusion}
+        store.update(RUNS, event.run.item, *counted(event, ended))
+
+
+def gate_of(event: JobEvent) -> ApprovalGate:
+    assert event.deployment is not None  # noqa: S101 -- called for events that have one; narrows the type
+    place = deployments.place_of(event.deployment.environment, event.identity.get("job_name", ""))
+    return ApprovalGate(event.deployment.deployment_id, place)
+
+
+def _is_news_of_deployment(event: JobEvent, job: Merged) -> bool:
+    if job.is_duplicate or job.old is None or "deployment_id" not in job.old:
+        return True
+    return event.deployment is not None and event.deployment.is_waiting and "waiting_ms" not in job.old
+
+
+def _write_deployment(store: Store, event: JobEvent) -> None:
+    assert event.deployment is not None  # noqa: S101 -- called for events that have one; narrows the type
+    update = deployments.link_update(event.deployment, event.run, event.repository, event.received_at)
+    key = DeploymentKey(event.key.installation_id, event.deployment.deployment_id).item
+    try:
+        put_into(store, DEPLOYMENTS, key, update + attr("job_ids").add_elements({event.key.job_id}))
+    except BadRequest:
+        # An older version stored a list, to which elements cannot be added as to a set.
+        listed = (store.get(DEPLOYMENTS, key) or {}).get("job_ids")
+        if not isinstance(listed, list):
+            raise
+        whole = attr("job_ids").set_to(frozenset({*map(int, listed), event.key.job_id}))
+        store.update(DEPLOYMENTS, key, update + whole, attr("job_ids").equals(listed))
+
+
+def _apply_reviews(store: Store, event: JobEvent, run: Item) -> None:
+    """Apply reviews that arrived before their deployment was known."""
+    if event.deployment is not None and "reviews" in run and event.run is not None:
+        decide(store, event.run, run, [gate_of(event)], event.received_at)
+
+
+def decide(store: Store, key: RunKey, run: Item, gates: list[ApprovalGate], received_at: Instant) -> int:
+    """Apply the run's reviews to these gates; returns how many were undecided before."""
+    decided = 0
+    for gate, review in deployments.decisions(run, gates):
+        update, condition = deployments.decision_update(review, received_at)
+        try:
+            store.update(DEPLOYMENTS, DeploymentKey(key.installation_id, gate.deployment_id).item, update, condition)
+            decided += 1
+        except WriteConflict:
+            pass  # the first decision wins
+    return decided
+
+
+def _end_if_run_never_started(store: Store, event: JobEvent, job: Merged, run: Item, received_by: str) -> None:
+    assert event.run is not None  # noqa: S101 -- called for events that have one; narrows the type
+    if event.is_inferred:
+        return
+    end = startup_failure_end(event.run, run, event.key.job_id, event.received_at)
+    if end is None:
+        return
+    # A crash right after the job was ended leaves the other writes undone: the redelivered event completes them.
+    was_interrupted = job.is_duplicate and end.mark in job.new.get("dl", ())
+    if job.new.get("status") != Status.COMPLETED or was_interrupted:
+        count_end(store, end)
+        record(store, end, received_by)

@@ -1,0 +1,1 @@
+"""Jobs, runs and deployments as folds over their events."""

@@ -1,0 +1,225 @@
+"""A job as a fold over its events: any order, any repetition, one result.
+
+    rank = phase * 10^14 + the sender's milliseconds
+
+    phase 1   queued, waiting     ordered by the sender's time: a job behind an approval queues twice
+    phase 2   scheduled           set by the runner fleet
+    phase 3   in_progress
+    phase 4   completed
+
+`folded` is the definition. `quick` does the same in one conditional write for an event that arrives in order: its
+condition refuses repeated and late events, and the refused write returns the item for `folded`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from holdfast.jobs.intake.item_writes import combined, if_absent, set_values
+from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, Runner, Scheduling, Status
+from holdfast.jobs.model.keys import by_status
+from holdfast.kernel.errors import BadRequest
+from holdfast.ports.store import Condition, Item, Update, Value, attr, remove_all
+from holdfast.ports.store.conditions import All
+
+MARKS_MOST: Final = 48
+_STEP: Final = 10**14
+_PHASES: Final = {
+    Status.QUEUED: 1,
+    Status.WAITING: 1,
+    Status.SCHEDULED: 2,
+    Status.IN_PROGRESS: 3,
+    Status.COMPLETED: 4,
+}
+_GATES: Final = {Status.QUEUED: "queued_ms", Status.WAITING: "waiting_ms"}
+_RUNNER: Final = ("started_at", "runner_id", "runner_name", "runner_group_id")
+# Everything that one scheduling attempt may set; a higher attempt starts without any of it.
+SCHEDULING: Final = (
+    "scheduled_at",
+    "instance_type",
+    "instance_lifecycle",
+    "pool_name",
+    "region",
+    "spot_price_usd_per_hour",
+    "instance_id",
+    "fleet_id",
+    "attached_ms",
+    "booted_ms",
+    "registered_ms",
+    "terminated_ms",
+)
+# If an event is reported again with another time, the earlier time wins.
+_EARLIEST_WINS: Final = ("scheduled_at", "attached_ms", "booted_ms", "registered_ms", "terminated_ms")
+
+
+def folded(job: Item | None, event: JobEvent) -> Item:
+    """The job after the event; unchanged if the event was applied before."""
+    if job is not None and event.mark in job.get("dl", ()):
+        return job
+    new = {**event.identity, **(job or {})}
+    new.setdefault("ttl", event.received_at.epoch_seconds + KEPT_SECONDS)
+    _fold_status(new, event)
+    if event.deployment is not None:
+        new.setdefault("deployment_id", event.deployment.deployment_id)
+    if event.scheduling is not None:
+        _fold_scheduling(new, event)
+    if event.runner is not None and event.runner > runner_of(new):
+        new = {name: value for name, value in new.items() if name not in _RUNNER} | _runner_attributes(event.runner)
+    # Keep the largest marks, so that the order of arrival does not matter.
+    new["dl"] = frozenset(sorted({*new.get("dl", ()), event.mark})[-MARKS_MOST:])
+    return new
+
+
+def rank(status: Status, epoch_ms: int) -> int:
+    return _PHASES[status] * _STEP + epoch_ms
+
+
+def rank_ms(job: Mapping[str, Value]) -> int:
+    """The sender's time of the event that set the status."""
+    return int(job.get("rk", 0)) % _STEP
+
+
+def runner_of(job: Mapping[str, Value]) -> Runner:
+    """The runner that the item names; if none, one that started before any other."""
+    return Runner(
+        job.get("started_at", ""), job.get("runner_id", 0), job.get("runner_name", ""), job.get("runner_group_id", 0)
+    )
+
+
+def _fold_status(new: Item, event: JobEvent) -> None:
+    if event.status is None:
+        return
+    gate = _GATES.get(event.status)
+    if gate is not None:
+        new[gate] = max(new.get(gate, 0), event.at.epoch_ms)
+    end = (event.end.conclusion, event.end.completed_at) if event.end else ("", "")
+    here = (rank(event.status, event.order_ms), str(event.status), *end)
+    there = (_known_rank(new), new.get("status", ""), new.get("conclusion", ""), new.get("completed_at", ""))
+    # At the same millisecond, waiting wins over queued: in doubt, no machine is launched.
+    if here > there:
+        new |= _status_attributes(event)
+
+
+def _known_rank(job: Item) -> int:
+    """The item's rank; for an item of an older version, the lowest rank of its status."""
+    if "rk" in job or job.get("status") not in _PHASES:
+        return int(job.get("rk", 0))
+    return rank(Status(job["status"]), 0)
+
+
+def _status_attributes(event: JobEvent) -> dict[str, Value]:
+    assert event.status is not None  # noqa: S101 -- called for events that have one; narrows the type
+    found: dict[str, Value] = {
+        "status": str(event.status),
+        "rk": rank(event.status, event.order_ms),
+        "GSI1-PK": by_status(event.key.installation_id, event.status),
+    }
+    if event.end is not None:
+        found |= {"conclusion": event.end.conclusion, "completed_at": event.end.completed_at}
+    return found
+
+
+def _runner_attributes(runner: Runner) -> dict[str, Value]:
+    found = {
+        "started_at": runner.started_at,
+        "runner_id": runner.runner_id,
+        "runner_name": runner.runner_name,
+        "runner_group_id": runner.runner_group_id,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _fold_scheduling(new: Item, event: JobEvent) -> None:
+    scheduling = event.scheduling
+    assert scheduling is not None  # noqa: S101 -- called for events that have one; narrows the type
+    if scheduling.is_interrupted:
+        new["was_interrupted"] = True
+        new["interrupted_attempt"] = max(new.get("interrupted_attempt", 0), scheduling.attempt)
+    known = new.get("scheduling_attempt", 0)
+    if scheduling.attempt > known:
+        for name in SCHEDULING:
+            new.pop(name, None)
+        new["scheduling_attempt"] = scheduling.attempt
+    if scheduling.attempt >= known:
+        _check_machine(new, event, scheduling)
+        plan = {name: value for name, value in scheduling.planned.items() if name not in new or name in _EARLIEST_WINS}
+        for name, value in {**plan, **scheduling.actual}.items():
+            new[name] = min(value, new.get(name, value)) if name in _EARLIEST_WINS else value
+
+
+def _check_machine(job: Item, event: JobEvent, scheduling: Scheduling) -> None:
+    """Raise BadRequest for a second machine in one attempt: the result would depend on the order of the events."""
+    there = job.get("instance_id")
+    if there is not None and scheduling.instance_id is not None and there != scheduling.instance_id:
+        raise BadRequest(
+            f"{event.type} of job {event.key}: attempt {scheduling.attempt} has machine {there}, "
+            f"not {scheduling.instance_id}; another machine is another attempt"
+        )
+
+
+# The quick write
+
+
+def quick(event: JobEvent) -> tuple[Update, Condition]:
+    """One conditional write that does what `folded` does, for an event that arrives once and in order."""
+    marks = attr("dl")
+    parts = [marks.add_elements({event.mark}), if_absent(_set_by_first(event))]
+    conditions: list[Condition] = [~marks.contains(event.mark), ~marks.is_larger_than(MARKS_MOST - 1)]
+    if event.status is not None:
+        values = _status_attributes(event)
+        if gate := _GATES.get(event.status):
+            values[gate] = event.at.epoch_ms
+        parts.append(set_values(values))
+        ranked = attr("rk")
+        is_first = ranked.is_absent() & attr("status").is_absent()
+        conditions.append(ranked.less_than(_rank_below(event)) | is_first)
+    if event.runner is not None:
+        parts.append(_set_group(_runner_attributes(event.runner), _RUNNER))
+        conditions.append(_runner_is_newer(event.runner))
+    if event.scheduling is not None:
+        update, condition = _quick_scheduling(event.scheduling, is_plan=event.status is not None)
+        parts.append(update)
+        conditions.append(condition)
+    return combined(parts), All(tuple(conditions))
+
+
+def _set_by_first(event: JobEvent) -> dict[str, Value]:
+    """The attributes that only the first event sets."""
+    found = {"ttl": event.received_at.epoch_seconds + KEPT_SECONDS, **event.identity}
+    if event.deployment is not None:
+        found["deployment_id"] = event.deployment.deployment_id
+    return found
+
+
+def _set_group(values: Mapping[str, Value], names: Iterable[str]) -> Update:
+    """Set these attributes, and remove the others of their group."""
+    return combined([set_values(values), remove_all(*(name for name in names if name not in values))])
+
+
+def _rank_below(event: JobEvent) -> int:
+    """A job starts once and ends once: `folded` compares a second start or end with the first."""
+    assert event.status is not None  # noqa: S101 -- called for events that have one; narrows the type
+    if event.status in (Status.IN_PROGRESS, Status.COMPLETED):
+        return rank(event.status, 0)
+    return rank(event.status, event.order_ms)
+
+
+def _runner_is_newer(runner: Runner) -> Condition:
+    started = attr("started_at").is_absent() | attr("started_at").at_most(runner.started_at)
+    if not runner.runner_id:
+        return started & attr("runner_id").is_absent()
+    return started & (attr("runner_id").is_absent() | attr("runner_id").at_most(runner.runner_id))
+
+
+def _quick_scheduling(scheduling: Scheduling, *, is_plan: bool) -> tuple[Update, Condition]:
+    facts = {**scheduling.planned, **scheduling.actual}
+    if scheduling.is_interrupted:
+        facts |= {"was_interrupted": True, "interrupted_attempt": scheduling.attempt}
+    attempt = attr("scheduling_attempt")
+    if not is_plan:
+        conditions: list[Condition] = [attr(name).is_absent() for name in _EARLIEST_WINS if name in scheduling.actual]
+        if scheduling.instance_id is not None:
+            machine = attr("instance_id")
+            conditions.append(machine.is_absent() | machine.equals(scheduling.instance_id))
+        return set_values(facts), All((attempt.equals(scheduling.attempt), *conditions))
+    update = _set_group(facts | {"scheduling_attempt": scheduling.attempt}, SCHEDULING)
+    return update, attempt.is_absent() | attempt.less_than(scheduling.attempt)

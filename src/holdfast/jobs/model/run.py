@@ -1,0 +1,201 @@
+"""A run: one attempt of a workflow, with its jobs.
+
+Its counters are sets of job ids, so they are exact however often, and in whatever order, job events arrive:
+
+    open ─ completed ─▶ done (and failed, if the job failed)
+
+A run may look complete between two stages of its jobs, so completeness is computed from the item at each read and
+never stored. Its own status comes from workflow_run, folded like a job's status.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.jobs.intake import bounds
+from holdfast.jobs.intake.item_writes import combined, if_absent, set_values
+from holdfast.jobs.intake.payloads import RunPayload, UnusablePayload, WorkflowRun
+from holdfast.jobs.intake.webhook import Delivery, short_mark
+from holdfast.jobs.model.facts import FAILED, KEPT_SECONDS, End, JobEvent, Status
+from holdfast.jobs.model.job import MARKS_MOST
+from holdfast.jobs.model.keys import JobKey, RunKey
+from holdfast.jobs.model.times import parsed, sent_at
+from holdfast.kernel.errors import BadRequest
+from holdfast.kernel.ids import InstallationId, JobId, RunId
+from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import cut
+from holdfast.ports.store import Condition, Item, Update, Value, attr
+from holdfast.ports.store.values import shown
+
+_NONE: Final[frozenset[int]] = frozenset()
+STARTUP_FAILURE: Final = "startup_failure"
+_STEP: Final = 10**14
+_PHASES: Final = {"queued": 1, "in_progress": 2, "completed": 3}
+_STATUS_OF_ACTION: Final = {"requested": "queued", "in_progress": "in_progress", "completed": "completed"}
+
+
+class RunEvent(Struct, frozen=True):
+    """The facts of a workflow_run webhook."""
+
+    key: RunKey
+    at: Instant
+    received_at: Instant
+    mark: str
+    status: str
+    conclusion: str
+    identity: Mapping[str, Value]
+
+
+def run_event(delivery: Delivery, payload: RunPayload, received_at: Instant) -> RunEvent:
+    run = payload.workflow_run
+    if run is None:
+        raise UnusablePayload("workflow_run is null")
+    if payload.action not in _STATUS_OF_ACTION:
+        raise UnusablePayload(f"workflow_run: action {cut(payload.action)!r} is unknown")
+    installation = InstallationId(payload.installation.id if payload.installation else 0)
+    created = parsed(run.created_at) or received_at
+    # Later attempts of a run keep its created_at, so the start of this attempt bounds the sender's time.
+    began = parsed(run.run_started_at) or created
+    return RunEvent(
+        key=RunKey(installation, RunId(run.id), run.run_attempt),
+        at=sent_at(delivery.id, began, parsed(run.updated_at) or began),
+        received_at=received_at,
+        mark=delivery.body_mark,
+        status=_STATUS_OF_ACTION[payload.action],
+        conclusion=bounds.bounded(run.conclusion or "unknown", 40) if payload.action == "completed" else "",
+        identity=_identity(payload, run, created, received_at),
+    )
+
+
+def _identity(payload: RunPayload, run: WorkflowRun, created: Instant, received_at: Instant) -> dict[str, Value]:
+    found: dict[str, Value] = {
+        "repo_full_name": bounds.repository_name(payload.repository.full_name),
+        "created_at": created.iso_seconds(),
+        "ttl": received_at.epoch_seconds + KEPT_SECONDS,
+    }
+    if run.workflow_id is not None:
+        found["workflow_id"] = run.workflow_id
+    if payload.repository.private:
+        found["repo_is_private"] = True
+    texts = {"workflow_name": run.name, "head_sha": run.head_sha, "head_branch": run.head_branch}
+    return found | {name: bounds.bounded(text) for name, text in texts.items() if text}
+
+
+def folded_run(run: Item | None, event: RunEvent) -> Item:
+    if run is not None and event.mark in run.get("dl", ()):
+        return run
+    new = {**event.identity, **(run or {})}
+    here = (_rank(event), event.status, event.conclusion)
+    if here > (new.get("rk", 0), new.get("status", ""), new.get("conclusion", "")):
+        new |= _status_attributes(event)
+    new["dl"] = frozenset(sorted({*new.get("dl", ()), event.mark})[-MARKS_MOST:])
+    return new
+
+
+def quick_run(event: RunEvent) -> tuple[Update, Condition]:
+    """The same in one conditional write, for a webhook that arrives once and in order."""
+    status = set_values(_status_attributes(event))
+    update = combined([status, attr("dl").add_elements({event.mark}), if_absent(event.identity)])
+    marks, ranked = attr("dl"), attr("rk")
+    condition = ~marks.contains(event.mark) & ~marks.is_larger_than(MARKS_MOST - 1)
+    return update, condition & (ranked.is_absent() | ranked.less_than(_rank(event)))
+
+
+def _rank(event: RunEvent) -> int:
+    return _PHASES[event.status] * _STEP + event.at.epoch_ms
+
+
+def _status_attributes(event: RunEvent) -> dict[str, Value]:
+    found: dict[str, Value] = {"status": event.status, "rk": _rank(event), "updated_at": event.at.iso()}
+    return found | ({"conclusion": event.conclusion} if event.conclusion else {})
+
+
+# The run's jobs
+
+
+def counted(event: JobEvent, job: Item) -> tuple[Update, Condition | None]:
+    """Put the job into the run's sets, by the status of its item: the event may be older."""
+    job_id = {event.key.job_id}
+    identity = _run_identity(event)
+    if job.get("status") != Status.COMPLETED:
+        update = combined([identity, attr("open").add_elements(job_id)])
+        return update, ~attr("done").contains(event.key.job_id)
+    failed = attr("failed")
+    failed_or_not = failed.add_elements(job_id) if job.get("conclusion") in FAILED else failed.drop_elements(job_id)
+    moved = [attr("done").add_elements(job_id), attr("open").drop_elements(job_id), failed_or_not]
+    return combined([identity, *moved]), None
+
+
+def folded_count(run: Item | None, event: JobEvent, job: Item) -> Item:
+    """The run after `counted`; unchanged if the condition of `counted` does not hold."""
+    before: Item = run or {}
+    job_id = frozenset((event.key.job_id,))
+    done = _ids(before, "done")
+    is_over = job.get("status") == Status.COMPLETED
+    if not is_over and job_id <= done:
+        return before
+    new = {**_identity_facts(event), **before}
+    if not is_over:
+        return _with_sets(new, {"open": _ids(before, "open") | job_id})
+    failed = _ids(before, "failed")
+    has_failed = job.get("conclusion") in FAILED
+    return _with_sets(
+        new,
+        {
+            "open": _ids(before, "open") - job_id,
+            "done": done | job_id,
+            "failed": failed | job_id if has_failed else failed - job_id,
+        },
+    )
+
+
+def _ids(run: Item, name: str) -> frozenset[int]:
+    """One of the run's sets. Checked, since an item may have been edited by hand."""
+    found = run.get(name, _NONE)
+    if type(found) is not frozenset:
+        raise BadRequest(f"run {run.get('PK')}: {name} is {shown(found)}; expected a set of job ids")
+    return found
+
+
+def _with_sets(run: Item, sets: Mapping[str, frozenset[int]]) -> Item:
+    """The run with these sets; empty sets are removed, as DynamoDB cannot store them."""
+    for name, ids in sets.items():
+        if ids:
+            run[name] = ids
+        else:
+            run.pop(name, None)
+    return run
+
+
+def _run_identity(event: JobEvent) -> Update:
+    return if_absent(_identity_facts(event))
+
+
+def _identity_facts(event: JobEvent) -> dict[str, Value]:
+    found = {
+        "ttl": event.received_at.epoch_seconds + KEPT_SECONDS,
+        "repo_full_name": event.repository,
+        "head_branch": event.head_branch,
+    }
+    found |= {name: event.identity.get(name) for name in ("repo_is_private", "workflow_name", "head_sha")}
+    return {name: value for name, value in found.items() if value}
+
+
+def startup_failure_end(run: RunKey, item: Item, job: JobId, received_at: Instant) -> JobEvent | None:
+    """The end of a job whose run failed to start: GitHub may send no webhook for it."""
+    if item.get("conclusion") != STARTUP_FAILURE or "updated_at" not in item:
+        return None
+    at = Instant.from_iso(item["updated_at"])
+    return JobEvent(
+        key=JobKey(run.installation_id, job),
+        type="run_startup_failure",
+        at=at,
+        received_at=received_at,
+        mark=short_mark(STARTUP_FAILURE, run.partition),
+        source="github_webhook",
+        run=run,
+        status=Status.COMPLETED,
+        end=End(STARTUP_FAILURE, at.iso_seconds()),
+        is_inferred=True,
+    )

@@ -1,0 +1,1 @@
+"""Queries about jobs, statistics and explanations."""

@@ -1,0 +1,212 @@
+"""Queries about jobs. Each reads an index page by page; no table is ever scanned.
+
+Attributes without an index (pool, label, workflow, conclusion) filter the pages of an index by time. A page examines at
+most 1,000 items; `examined` is their number.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey, by_repository, by_status
+from holdfast.kernel.errors import BadRequest
+from holdfast.kernel.ids import InstallationId, JobId
+from holdfast.kernel.instants import Instant
+from holdfast.ports.store import Item, Key, Query, SortRange, Store, cursors
+from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
+
+EXAMINED_MOST: Final = 1000
+LIMIT_MOST: Final = 1000
+_CHUNK: Final = 100
+FILTERS: Final = ("pool", "label", "workflow", "conclusion", "job_name")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundItems:
+    """Some items, the cursor of the next page, and how many items were examined."""
+
+    items: list[Item]
+    cursor: str | None
+    examined: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `since` to `until`, both inclusive; None: unbounded."""
+
+    since: Instant | None = None
+    until: Instant | None = None
+
+    def sort_range(self) -> SortRange | None:
+        if self.since and self.until:
+            if self.since > self.until:
+                raise BadRequest(f"since {self.since} is after until {self.until}")
+            return SortRange.between(self.since.iso_seconds(), self.until.iso_seconds())
+        if self.since:
+            return SortRange.at_or_after(self.since.iso_seconds())
+        return SortRange.up_to(self.until.iso_seconds()) if self.until else None
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    limit: int = 50
+    cursor: str | None = None
+    is_newest_first: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= LIMIT_MOST:
+            raise BadRequest(f"limit {self.limit}: expected 1 to {LIMIT_MOST}")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions on a job beyond those of the index."""
+
+    wanted: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.wanted) - set(FILTERS))
+        if unknown:
+            raise BadRequest(f"filter {unknown[0]!r}: expected one of {', '.join(FILTERS)}")
+
+    def __call__(self, job: Item) -> bool:
+        return all(_holds(job, name, value) for name, value in self.wanted.items())
+
+    @property
+    def is_within_index(self) -> bool:
+        """Whether the index by status holds every filtered attribute."""
+        return "label" not in self.wanted
+
+
+def _holds(job: Item, name: str, value: str) -> bool:
+    match name:
+        case "label":
+            return value in job.get("labels", ())
+        case "pool":
+            return bool(job.get("pool_name") == value)
+        case "workflow":
+            return bool(job.get("workflow_name") == value)
+        case _:
+            return bool(job.get(name) == value)
+
+
+ANY: Final = Filter()
+ALWAYS: Final = Span()
+FIRST: Final = Paging()
+
+
+# Single items
+
+
+def job(store: Store, key: JobKey) -> Item | None:
+    return store.get(JOBS, key.item)
+
+
+def run(store: Store, key: RunKey) -> Item | None:
+    return store.get(RUNS, key.item)
+
+
+def deployment(store: Store, key: DeploymentKey) -> tuple[Item, list[Item]] | None:
+    """The deployment and its jobs."""
+    found = store.get(DEPLOYMENTS, key.item)
+    if found is None:
+        return None
+    keys = [JobKey(key.installation_id, JobId(number)).item for number in sorted(found.get("job_ids", ()))]
+    return found, [item for item in store.batch_get(JOBS, keys) if item is not None] if keys else []
+
+
+# Lists
+
+
+def jobs_by_status(
+    store: Store,
+    installation: InstallationId,
+    status: str,
+    span: Span = ALWAYS,
+    paging: Paging = FIRST,
+    wanted: Filter = ANY,
+    *,
+    whole: bool = False,
+) -> FoundItems:
+    """Ordered by creation. The items have the attributes of the index, unless `whole`, or a filter needs more."""
+    query = _query("GSI1", by_status(installation, status), span, paging)
+    return _page_of(store, query, paging, wanted, whole=whole or not wanted.is_within_index)
+
+
+def jobs_by_repository(
+    store: Store,
+    installation: InstallationId,
+    repository: str,
+    span: Span = ALWAYS,
+    paging: Paging = FIRST,
+    wanted: Filter = ANY,
+) -> FoundItems:
+    return _page_of(store, _query("GSI2", by_repository(installation, repository), span, paging), paging, wanted)
+
+
+def jobs_by_run(store: Store, key: RunKey, paging: Paging = FIRST) -> FoundItems:
+    return _page_of(store, _query("GSI3", key.partition, ALWAYS, paging), paging, ANY)
+
+
+def events(
+    store: Store, key: JobKey, paging: Paging = FIRST, *, day: str | None = None, event_type: str | None = None
+) -> FoundItems:
+    """A job's history, ordered by the senders' times."""
+    sort = SortRange.begins_with(day) if day else None
+    query = Query(JOB_EVENTS, key.partition, sort=sort, reverse=paging.is_newest_first, cursor=paging.cursor)
+    return _page_of(store, query, paging, lambda entry: event_type in (None, entry.get("event_type")), whole=False)
+
+
+def gathered(next_page: Callable[[Paging], FoundItems], most: int) -> FoundItems:
+    """The pages of a query as one, up to `most` items; a cursor means that there are more."""
+    page = next_page(Paging(limit=min(most, LIMIT_MOST)))
+    items, examined = page.items, page.examined
+    while page.cursor is not None and examined < most:
+        page = next_page(Paging(limit=min(most - len(items), LIMIT_MOST), cursor=page.cursor))
+        items, examined = items + page.items, examined + page.examined
+    return FoundItems(items, page.cursor, examined)
+
+
+def _query(index: str, partition: str, span: Span, paging: Paging) -> Query:
+    return Query(
+        JOBS,
+        partition,
+        sort=span.sort_range(),
+        index=index,
+        reverse=paging.is_newest_first,
+        cursor=paging.cursor,
+    )
+
+
+def _page_of(
+    store: Store, query: Query, paging: Paging, wanted: Callable[[Item], bool], *, whole: bool = True
+) -> FoundItems:
+    """Read the index until the page is full or enough items were examined. `whole`: read the items themselves."""
+    kept: list[Item] = []
+    examined = 0
+    while True:
+        # Without a filter, read no more than fits the page.
+        room = paging.limit - len(kept)
+        chunk = min(EXAMINED_MOST - examined, room if wanted is ANY else max(_CHUNK, room))
+        page = store.query(replace(query, limit=chunk))
+        items = _whole(store, page.items) if whole else dict(enumerate(page.items))
+        for position, entry in enumerate(page.items):
+            examined += 1
+            item = items.get(position)
+            if item is not None and wanted(item):
+                kept.append(item)
+                if len(kept) == paging.limit:
+                    is_last = page.cursor is None and position == len(page.items) - 1
+                    return FoundItems(kept, None if is_last else cursors.encoded(query, entry), examined)
+        if page.cursor is None or examined >= EXAMINED_MOST:
+            return FoundItems(kept, page.cursor, examined)
+        query = replace(query, cursor=page.cursor)
+
+
+def _whole(store: Store, entries: list[Item]) -> dict[int, Item]:
+    """The items of the index entries, by position; expired ones are left out."""
+    keys = [Key(entry["PK"], entry["SK"]) for entry in entries]
+    found = store.batch_get(JOBS, keys) if keys else []
+    return {position: item for position, item in enumerate(found) if item is not None}

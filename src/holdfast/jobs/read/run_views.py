@@ -1,0 +1,137 @@
+"""Runs and deployments as they are shown: with the seeds' attribute names, derived ones included."""
+
+from typing import Literal
+
+from msgspec import structs
+
+from holdfast.jobs.model.durations import moments_of
+from holdfast.jobs.model.keys import job_key_of, run_key_of
+from holdfast.jobs.read.item_views import Viewing
+from holdfast.kernel.instants import Instant
+from holdfast.kernel.json_types import Count, Shape, Time
+from holdfast.ports.store import Item
+
+
+class RunView(Shape, frozen=True, kw_only=True):
+    """One attempt of a workflow run."""
+
+    installation_id: Count
+    run_id: Count
+    run_attempt: Count
+    repo_full_name: str | None
+    workflow_name: str | None
+    workflow_id: Count | None
+    head_sha: str | None
+    head_branch: str | None
+    run_html_url: str | None
+    status: str
+    conclusion: str | None
+    created_at: Time | None
+    updated_at: Time | None
+    total_jobs: Count
+    completed_jobs: Count
+    failed_jobs: Count
+    open_job_ids: list[Count]
+    failed_job_ids: list[Count]
+    is_complete: bool
+    retry: dict[str, object] | None
+    ttl: Count | None
+
+
+class DeploymentView(Shape, frozen=True, kw_only=True):
+    """A deployment. `is_inferred`: no review was reported, but one of its jobs has continued."""
+
+    installation_id: Count
+    deployment_id: Count
+    repo_full_name: str | None
+    environment: str | None
+    run_id: Count | None
+    run_attempt: Count | None
+    status: Literal["pending", "approved", "rejected"]
+    requires_approval: bool
+    created_at: Time | None
+    approved_at: Time | None
+    rejected_at: Time | None
+    is_inferred: bool
+    job_ids: list[Count]
+    ttl: Count | None
+
+
+def run_view(run: Item, viewing: Viewing) -> RunView:
+    """The run as workflow_run reported it; before that, as its jobs imply."""
+    key = run_key_of(run["PK"])
+    is_open, done, failed = (sorted(run.get(name, ())) for name in ("open", "done", "failed"))
+    total, completed, failures = len(is_open) + len(done), len(done), len(failed)
+    if not is_open and not done:  # an older deployment counted without naming them
+        total, completed, failures = (run.get(name, 0) for name in ("total_jobs", "completed_jobs", "failed_jobs"))
+    repository = run.get("repo_full_name")
+    return RunView(
+        installation_id=key.installation_id,
+        run_id=key.run_id,
+        run_attempt=key.run_attempt,
+        repo_full_name=repository,
+        workflow_name=run.get("workflow_name"),
+        workflow_id=run.get("workflow_id"),
+        head_sha=run.get("head_sha"),
+        head_branch=run.get("head_branch"),
+        run_html_url=f"{viewing.github}/{repository}/actions/runs/{key.run_id}" if repository else None,
+        status=run.get("status") or ("completed" if done and not is_open else "in_progress" if done else "queued"),
+        conclusion=run.get("conclusion") or conclusion_of_jobs(run),
+        created_at=run.get("created_at"),
+        updated_at=run.get("updated_at"),
+        total_jobs=total,
+        completed_jobs=completed,
+        failed_jobs=failures,
+        open_job_ids=is_open,
+        failed_job_ids=failed,
+        is_complete=is_complete(run),
+        retry=run.get("retry"),
+        ttl=run.get("ttl"),
+    )
+
+
+def is_complete(run: Item) -> bool:
+    """No job is open. GitHub may still add some until it reports the run as completed."""
+    return bool(run.get("done")) and not run.get("open")
+
+
+def conclusion_of_jobs(run: Item) -> str | None:
+    """What the jobs imply until GitHub reports a conclusion."""
+    if not is_complete(run):
+        return None
+    return "failure" if run.get("failed") else "success"
+
+
+def deployment_view(deployment: Item, jobs: list[Item]) -> DeploymentView:
+    """The deployment. An approval whose webhook was lost is inferred from a job that has continued."""
+    key = job_key_of(deployment["PK"])
+    view = DeploymentView(
+        installation_id=key.installation_id,
+        deployment_id=int(key.job_id),
+        repo_full_name=deployment.get("repo_full_name"),
+        environment=deployment.get("environment"),
+        run_id=deployment.get("run_id"),
+        run_attempt=deployment.get("run_attempt"),
+        status=deployment.get("status", "pending"),
+        requires_approval=deployment.get("requires_approval", False),
+        created_at=deployment.get("created_at"),
+        approved_at=deployment.get("approved_at"),
+        rejected_at=deployment.get("rejected_at"),
+        is_inferred=False,
+        job_ids=sorted(deployment.get("job_ids", ())),
+        ttl=deployment.get("ttl"),
+    )
+    continued = [moment for moment in map(_continued_at, jobs) if moment is not None]
+    if view.status != "pending" or not continued:
+        return view
+    return structs.replace(view, status="approved", approved_at=min(continued).iso(), is_inferred=True)
+
+
+def _continued_at(job: Item) -> Instant | None:
+    """When the job passed its gate, or got a runner."""
+    moments = moments_of(job)
+    if moments.waiting is None:
+        return moments.started
+    if moments.queued is not None and moments.queued > moments.waiting:
+        return moments.queued
+    return moments.started

@@ -1,0 +1,302 @@
+"""A simulated world for `holdfast run`: its time passes by itself, and it is stored in a file.
+
+The file contains what EC2, Kubernetes and GitHub would remember. A change made through a port is stored before the call
+returns, so the program can be killed at any moment and finds the same world again. Time stops while no process runs.
+"""
+
+import fcntl
+import os
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final, Self, TypeVar
+
+from holdfast.kernel.errors import NeedsOperator
+from holdfast.kernel.ids import InstanceId
+from holdfast.kernel.instants import Instant
+from holdfast.ports.kube import Evicted, Kube, Node, NodeChange, Pod
+from holdfast.ports.machines import LaunchOrder, Machine, Machines, Subnet
+from holdfast.ports.readings import Reading
+from holdfast.ports.signals import PendingPods, Signals
+from holdfast.simulator.demo.ordinary_day import OrdinaryDay
+from holdfast.simulator.demo.organisation import OutboxMessage
+from holdfast.simulator.world.world import World
+
+Answer = TypeVar("Answer")
+
+# Raise it when the pickled classes change: an older file cannot be read then.
+_FORMAT: Final = 6
+
+
+class PersistentWorld:
+    """One world, its clock and its file. Only a process that holds the file's lock changes it."""
+
+    def __init__(self, path: Path, begin: Callable[[], OrdinaryDay], *, speed: float, writable: bool = True) -> None:
+        self._path = path
+        self._lock = RLock()
+        self._speed = speed
+        self._hold = _hold(path) if writable else None
+        self._day = _read(path) or begin()
+        self._since_seconds = time.monotonic()
+        self._begun = self._day.world.timeline.now()
+        self.clock = WorldClock(self)
+        self.machines = _Machines(self, self._day.world.ec2)
+        self.kube = _Kube(self, self._day.world.k3s)
+        self.signals = _Signals(self, self._day.world.prometheus)
+
+    @property
+    def speed(self) -> float:
+        return self._speed
+
+    def go_at(self, speed: float) -> None:
+        """Change the speed of time."""
+        with self._lock:
+            now = self._moved().timeline.now()
+            self._begun, self._since_seconds, self._speed = now, time.monotonic(), speed
+
+    @property
+    def subnets(self) -> list[str]:
+        return [subnet.id for subnet in self._day.world.subnets]
+
+    def now(self) -> Instant:
+        with self._lock:
+            return self._moved().timeline.now()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let this much time pass at once, in addition to what passes by itself."""
+        with self._lock:
+            self._begun = self._begun.plus(seconds)
+            self._moved()
+
+    def deliver_events(self, handle: Callable[[dict[str, Any]], object]) -> None:
+        """Pass EventBridge's events to `handle`, at least once each: an event is repeated until `handle` returns."""
+        while True:
+            with self._lock:
+                self._moved()
+                event = next(iter(self._day.events), None)
+            if event is None:
+                return
+            handle(event)
+            with self._lock:
+                self._day.events.remove(event)
+                self.keep()
+
+    def deliver_outbox(self, is_delivered: Callable[[OutboxMessage], bool], most: int) -> int:
+        """Pass the organisation's webhooks and runner reports to `is_delivered`, in order; returns how many succeeded.
+
+        After a kill, messages delivered since the last `keep` are delivered again, with the same content.
+        """
+        outbox = self._day.organisation.outbox
+        for number in range(most):
+            with self._lock:
+                self._moved()
+                message = outbox[0] if outbox else None
+            if message is None or not is_delivered(message):
+                return number
+            with self._lock:
+                outbox.pop(0)
+        return most
+
+    @property
+    def outbox_size(self) -> int:
+        with self._lock:
+            return len(self._day.organisation.outbox)
+
+    def order(self, change: Callable[[OrdinaryDay], Answer]) -> Answer:
+        """Change the world, and store it before this returns."""
+        with self._lock:
+            self._moved()
+            answer = change(self._day)
+            self.keep()
+            return answer
+
+    def keep(self) -> None:
+        """Write the world to its file."""
+        if self._hold is None:
+            return
+        with self._lock:
+            content = pickle.dumps((_FORMAT, self._day))
+            temporary = self._path.with_name(f"{self._path.name}.new")
+            temporary.touch(mode=0o600)
+            temporary.write_bytes(content)
+            temporary.replace(self._path)
+
+    def close(self) -> None:
+        if self._hold is not None:
+            self.keep()
+            os.close(self._hold)
+            self._hold = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, call: Callable[[], Answer]) -> Answer:
+        """Make a port call on the world as it is now."""
+        with self._lock:
+            self._moved()
+            return call()
+
+    def change(self, call: Callable[[], Answer]) -> Answer:
+        """Make a port call that may change the world, and store it before this returns or raises."""
+        with self._lock:
+            self._moved()
+            try:
+                return call()
+            finally:
+                self.keep()
+
+    def _moved(self) -> World:
+        world = self._day.world
+        passed = (time.monotonic() - self._since_seconds) * self._speed
+        world.timeline.run_until(self._begun.plus(passed))
+        return world
+
+
+class _Machines:
+    """Implements `holdfast.ports.machines.Machines`."""
+
+    def __init__(self, world: PersistentWorld, target: Machines) -> None:
+        self._world = world
+        self._target = target
+
+    def launch(self, order: LaunchOrder) -> Machine:
+        return self._world.change(lambda: self._target.launch(order))
+
+    def terminate(self, machine: InstanceId) -> None:
+        return self._world.change(lambda: self._target.terminate(machine))
+
+    def mark_accepted(self, machine: InstanceId, action: str) -> None:
+        return self._world.change(lambda: self._target.mark_accepted(machine, action))
+
+    def tagged(self, tags: Mapping[str, str]) -> list[Machine]:
+        return self._world.read(lambda: self._target.tagged(tags))
+
+    def found(self, machines: Sequence[InstanceId]) -> list[Machine]:
+        return self._world.read(lambda: self._target.found(machines))
+
+    def subnets(self, subnets: Sequence[str]) -> list[Subnet]:
+        return self._world.read(lambda: self._target.subnets(subnets))
+
+
+class _Kube:
+    """Implements `holdfast.ports.kube.Kube`."""
+
+    def __init__(self, world: PersistentWorld, target: Kube) -> None:
+        self._world = world
+        self._target = target
+
+    def nodes(self) -> list[Node]:
+        return self._world.read(self._target.nodes)
+
+    def node(self, name: str) -> Node | None:
+        return self._world.read(lambda: self._target.node(name))
+
+    def pods(self) -> list[Pod]:
+        return self._world.read(self._target.pods)
+
+    def pods_on(self, node: str) -> list[Pod]:
+        return self._world.read(lambda: self._target.pods_on(node))
+
+    def change_node(self, node: Node, change: NodeChange) -> Node:
+        return self._world.change(lambda: self._target.change_node(node, change))
+
+    def evict(self, pod: Pod) -> Evicted:
+        return self._world.change(lambda: self._target.evict(pod))
+
+    def delete_node(self, node: Node) -> None:
+        return self._world.change(lambda: self._target.delete_node(node))
+
+    def delete_secret(self, namespace: str, name: str) -> None:
+        return self._world.change(lambda: self._target.delete_secret(namespace, name))
+
+
+class _Signals:
+    """Implements `holdfast.ports.signals.Signals`."""
+
+    def __init__(self, world: PersistentWorld, target: Signals) -> None:
+        self._world = world
+        self._target = target
+
+    def cpu(self) -> Reading[float]:
+        return self._world.read(self._target.cpu)
+
+    def pending_pods(self) -> Reading[PendingPods]:
+        return self._world.read(self._target.pending_pods)
+
+    def ready_addresses(self) -> Reading[frozenset[str]]:
+        return self._world.read(self._target.ready_addresses)
+
+
+class WorldClock:
+    """Implements `holdfast.ports.clock.Clock`."""
+
+    def __init__(self, world: PersistentWorld) -> None:
+        self._world = world
+
+    def now(self) -> Instant:
+        return self._world.now()
+
+    def monotonic_seconds(self) -> float:
+        return self._world.now().epoch_ms / 1000
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds / self._world.speed)
+
+
+def _hold(path: Path) -> int:
+    """A lock that is released when the process ends, in whatever way."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise NeedsOperator(
+            f"the simulated world cannot be stored at {path}: {error.strerror}; choose another directory with --data"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise NeedsOperator(
+            f"another process uses the simulated world {path}; stop it, or choose another directory with --data"
+        ) from error
+    return handle
+
+
+def _read(path: Path) -> OrdinaryDay | None:
+    try:
+        if _is_writable_by_others(path):
+            raise NeedsOperator(
+                f"the simulated world {path} is writable by other users, so it was not read; "
+                f"make {path.parent} writable for your user only"
+            )
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NeedsOperator(
+            f"the simulated world {path} cannot be read: {error.strerror}; choose another directory with --data"
+        ) from error
+    try:
+        number, day = pickle.loads(content)  # noqa: S301 -- our own file, in a directory of this user alone
+    except Exception as error:
+        raise _unreadable(path) from error
+    if number != _FORMAT or not isinstance(day, OrdinaryDay):
+        raise _unreadable(path)
+    return day
+
+
+def _is_writable_by_others(path: Path) -> bool:
+    """Unpickling runs code, so only this user may be able to write the file."""
+    found = (path.stat(), path.parent.stat())
+    return any(each.st_uid not in (os.getuid(), 0) or each.st_mode & 0o022 for each in found)
+
+
+def _unreadable(path: Path) -> NeedsOperator:
+    return NeedsOperator(
+        f"the simulated world {path} was stored by another version or is damaged; remove {path.parent} to start again"
+    )

@@ -1,0 +1,1 @@
+"""Seeded runs of the program under faults: crashes, lost answers, late events; and checkers that watch."""

@@ -1,0 +1,87 @@
+"""The API stays as it was: paths, methods, parameters, and the attributes of every answer. Prose may change.
+
+A difference is intended and listed here with its reason, or a mistake.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.console.schema.openapi import openapi
+
+BEFORE: Final = json.loads(Path(__file__).with_name("openapi.json").read_text(encoding="utf-8"))
+NOW: Final = openapi("1.2.3")
+PROSE: Final = frozenset({"summary", "description", "title"})
+# Intended, by the place of the difference in the schemas. A place may be the end of several.
+_ALWAYS_THERE: Final = "it was always in the answer, and is required now"
+_DESCRIBED: Final = "it was described as any object"
+_OLDER: Final = "entries that an older deployment wrote may lack it"
+INTENDED: Final = {
+    "lastTick/required: ticks, told": _ALWAYS_THERE,
+    "items/required: ticks, told": _ALWAYS_THERE,
+    "items/required: groups, ticks, told, why_nothing": _ALWAYS_THERE,
+    "rules/items/required: words": _ALWAYS_THERE,
+    "job-queue/properties/items/items/required: position, why": _ALWAYS_THERE,
+    "dynamodb-cost/required: prices_as_of, prices_source": _ALWAYS_THERE,
+    "dynamodb-cost/properties/prices_as_of": _ALWAYS_THERE,
+    "dynamodb-cost/properties/prices_source": _ALWAYS_THERE,
+    "event-taken/properties/result/enum: too old": "it was always one of the answers",
+    "rules/items/properties/group": "a rule carries its group",
+    "rules/items/properties/details": "a rule names the workers that stay, and the pods that fit on no machine",
+    "nodes/items/properties/kept_by": "each protection of a worker is named",
+    "nodes/items/required: kept_by": "each protection of a worker is named",
+    "slots/items/properties": _DESCRIBED,
+    "slots/items/required": _DESCRIBED,
+    "policy/properties": _DESCRIBED,
+    "policy/required": _DESCRIBED,
+    "job-events/properties/items/items/required: "
+    "deliveries, event_type, received_at, received_by, source, status, ttl": _OLDER,
+}
+
+
+def test_every_path_method_and_parameter_is_as_it_was() -> None:
+    assert without_prose(NOW["paths"]) == without_prose(BEFORE["paths"])
+    assert NOW["components"]["securitySchemes"].keys() == BEFORE["components"]["securitySchemes"].keys()
+
+
+def test_every_attribute_of_every_answer_is_as_it_was() -> None:
+    before, now = BEFORE["components"]["schemas"], NOW["components"]["schemas"]
+    assert now.keys() == before.keys()
+    found = [place for name in before for place in differences(before[name], now[name], name)]
+    unintended = [place for place in found if not place.endswith(tuple(INTENDED))]
+    assert unintended == []
+    unused = [place for place in INTENDED if not any(each.endswith(place) for each in found)]
+    assert unused == []
+
+
+def without_prose(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_prose(inner) for name, inner in value.items() if name not in PROSE}
+    return [without_prose(inner) for inner in value] if isinstance(value, list) else value
+
+
+def differences(before: Any, now: Any, place: str) -> Iterator[str]:
+    """Where two schemas differ. The order of attributes and of enumerated values does not matter."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in sorted(before.keys() | now.keys()):
+            inner = place if name == "anyOf" else f"{place}/{name}"
+            if name in before and name in now:
+                yield from differences(before[name], now[name], inner)
+            else:
+                yield inner
+    elif place.endswith(("required", "enum")):
+        if changed := set(before) ^ set(now):
+            yield f"{place}: {', '.join(sorted(changed))}"
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for one, other in zip(before, now, strict=True):
+            yield from differences(one, other, place)
+    elif before != now:
+        yield place
+
+
+def test_a_difference_is_found() -> None:
+    before = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}
+    now = {"type": "object", "properties": {"a": {"enum": ["x"]}, "b": {}}, "required": ["a", "b"]}
+    assert list(differences(before, now, "it")) == ["it/properties/a/enum: y", "it/properties/b", "it/required: b"]
+    assert list(differences(before, before, "it")) == []

@@ -1,0 +1,228 @@
+"""Limits for a client's connection: memory, time, and open files."""
+
+import asyncio
+import resource
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from holdfast.console.http.connection_limits import (
+    HEAD_BYTES_MOST,
+    REQUEST_SECONDS_MOST,
+    LimitedConnection,
+    connections_most,
+)
+
+HEAD = b"POST /x HTTP/1.1\r\nHost: here\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+PIECE = b"x" * 8192
+
+
+class Wire(asyncio.Transport):
+    """The transport, as a connection sees it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.9", 1234), "sockname": ("10.0.0.1", 8080)})
+        self.said = b""
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        self.said += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+class Timer:
+    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+        self.seconds, self.call, self.is_on = seconds, call, True
+
+    def cancel(self) -> None:
+        self.is_on = False
+
+
+class Loop:
+    """The running loop, whose timers fire when a test says so."""
+
+    def __init__(self) -> None:
+        self.timers: list[Timer] = []
+        self.create_task = asyncio.get_running_loop().create_task
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+        self.timers.append(Timer(seconds, call))
+        return self.timers[-1]
+
+    def is_waiting_for_a_request(self) -> bool:
+        return any(timer.is_on and timer.seconds == REQUEST_SECONDS_MOST for timer in self.timers)
+
+    def wait(self) -> None:
+        for timer in self.timers:
+            if timer.is_on:
+                timer.call()
+
+
+async def answering(_scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+class House:
+    def __init__(self) -> None:
+        self.config = Config(answering, log_config=None, lifespan="off")
+        self.state, self.loop = ServerState(), Loop()
+
+    def connect(self) -> tuple[LimitedConnection, Wire]:
+        wire = Wire()
+        connection = LimitedConnection(config=self.config, server_state=self.state, app_state={}, _loop=self.loop)
+        connection.connection_made(wire)
+        return connection, wire
+
+    async def done(self) -> None:
+        await asyncio.gather(*self.state.tasks)
+
+
+def inside(story: Callable[[House], Any]) -> None:
+    async def run_in_loop() -> None:
+        await story(House())
+
+    asyncio.run(run_in_loop())
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        (HEAD + b"X: ", PIECE),
+        (HEAD, b"X: %s\r\n" % PIECE),
+        (b"GET /", PIECE),
+        (CHUNKED + b"0\r\nX: ", PIECE),
+        (CHUNKED + b"0\r\n", b"X: %s\r\n" % PIECE),
+        (CHUNKED + b"1;x=", PIECE),
+    ],
+    ids=["a value", "many values", "a path", "a trailer", "many trailers", "an extension"],
+)
+def test_endless_headers_are_not_buffered(begin: bytes, piece: bytes) -> None:
+    async def story(house: House) -> None:
+        connection, wire = house.connect()
+        connection.data_received(begin)
+        sent = 0
+        while not wire.is_closed and sent < 20 * HEAD_BYTES_MOST:
+            connection.data_received(piece)
+            sent += len(piece)
+        assert wire.is_closed
+        assert sent <= HEAD_BYTES_MOST + len(piece)
+        assert wire.said.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+        connection.connection_lost(None)
+        await house.done()
+
+    inside(story)
+
+
+def test_a_malformed_request_is_refused_once() -> None:
+    async def story(house: House) -> None:
+        connection, wire = house.connect()
+        connection.data_received(b"\r\rnonsense" + bytes(HEAD_BYTES_MOST))
+        assert wire.said.count(b"HTTP/1.1 ") == 1
+
+    inside(story)
+
+
+def test_the_limit_for_headers_does_not_apply_to_bodies_and_later_requests() -> None:
+    async def story(house: House) -> None:
+        connection, wire = house.connect()
+        length = 4 * HEAD_BYTES_MOST
+        connection.data_received(HEAD + b"Content-Length: %d\r\n\r\n" % length)
+        for _ in range(length // len(PIECE)):
+            connection.data_received(PIECE)
+        await house.done()
+        for _ in range(2 * HEAD_BYTES_MOST // len(ASK)):
+            connection.data_received(ASK)
+            await house.done()
+        assert not wire.is_closed
+        assert wire.said.count(b"HTTP/1.1 200 ") == 1 + 2 * HEAD_BYTES_MOST // len(ASK)
+
+    inside(story)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET", HEAD, HEAD + b"Content-Length: 9\r\n\r\n", HEAD + b"Content-Length: 9\r\n\r\nx"]
+)
+@pytest.mark.parametrize("before", [b"", ASK], ids=["first", "second"])
+def test_an_incomplete_request_times_out(before: bytes, sent: bytes) -> None:
+    async def story(house: House) -> None:
+        connection, wire = house.connect()
+        if before:
+            connection.data_received(before)
+            await house.done()
+        if sent:
+            connection.data_received(sent)
+        assert house.loop.is_waiting_for_a_request() or (before and not sent)
+        house.loop.wait()
+        assert wire.is_closed
+        connection.connection_lost(None)
+        await house.done()
+
+    inside(story)
+
+
+def test_a_response_may_take_longer_than_a_request() -> None:
+    """The event streams of open pages do."""
+
+    async def story(house: House) -> None:
+        connection, wire = house.connect()
+        connection.data_received(ASK)
+        assert not house.loop.is_waiting_for_a_request()
+        house.loop.wait()
+        assert not wire.is_closed
+        await house.done()
+        assert b"200" in wire.said
+
+    inside(story)
+
+
+def test_a_closed_connection_leaves_no_timer() -> None:
+    async def story(house: House) -> None:
+        connection, _ = house.connect()
+        connection.connection_lost(None)
+        assert not house.loop.is_waiting_for_a_request()
+
+    inside(story)
+
+
+def test_a_connection_beyond_the_limit_gets_503_and_earlier_ones_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LimitedConnection, "most", 2)
+
+    async def story(house: House) -> None:
+        first, wire = house.connect()
+        house.connect()
+        third, refused = house.connect()
+        assert refused.is_closed
+        assert refused.said.startswith(b"HTTP/1.1 503 ")
+        third.connection_lost(None)
+        first.data_received(ASK)
+        await house.done()
+        assert wire.said.startswith(b"HTTP/1.1 200 ")
+        first.connection_lost(None)
+        assert not house.connect()[1].is_closed, "a closed connection makes room"
+
+    inside(story)
+
+
+@pytest.mark.parametrize(("files", "most"), [(256, 128), (1024, 512), (10**6, 1000), (resource.RLIM_INFINITY, 1000)])
+def test_half_of_the_open_files_are_reserved_for_ticks(monkeypatch: pytest.MonkeyPatch, files: int, most: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, resource.RLIM_INFINITY))
+    assert connections_most() == most

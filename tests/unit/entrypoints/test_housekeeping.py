@@ -1,0 +1,58 @@
+"""Expired items do not accumulate in a file."""
+
+import threading
+
+from holdfast.adapters.memory import memory_store
+from holdfast.entrypoints.daemon import EXPIRY_BATCH_MOST, Housekeeping, remove_all_expired
+from holdfast.kernel.errors import StoreUnavailable
+from holdfast.ports.store import Key, Table
+from holdfast.ports.store.tables import JOBS, LOGS
+from tests.clocks import StillClock
+
+
+def test_all_expired_items_are_removed_however_many() -> None:
+    clock = StillClock()
+    store = memory_store(clock)
+    past, future = clock.now().epoch_seconds - 1, clock.now().epoch_seconds + 60
+    for number in range(2 * EXPIRY_BATCH_MOST + 7):
+        store.put(LOGS, {"pk": "c", "sk": str(number), "ttl": past})
+    store.put(JOBS, {"PK": "1#1", "SK": "v", "ttl": future})
+    assert remove_all_expired(store) == 2 * EXPIRY_BATCH_MOST + 7
+    assert remove_all_expired(store) == 0
+    assert store.get(JOBS, Key("1#1", "v")) is not None
+
+
+class FailsOnce:
+    """A store that is unavailable at first."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.failed = threading.Event()
+        self.came_back = threading.Event()
+
+    def remove_expired(self, table: Table, *, most: int = 1000) -> int:
+        self.asked += 1
+        if self.asked == 1:
+            self.failed.set()
+            raise StoreUnavailable("away")
+        self.came_back.set()
+        return 0
+
+
+def test_an_unavailable_store_is_retried() -> None:
+    store = FailsOnce()
+    with Housekeeping(store, every_seconds=0.01):  # type: ignore[arg-type]
+        assert store.came_back.wait(60)
+    assert store.asked > 1
+
+
+def test_stopping_does_not_wait_for_the_next_round() -> None:
+    store = FailsOnce()
+    housekeeping = Housekeeping(store, every_seconds=3600)  # type: ignore[arg-type]
+    housekeeping.__enter__()
+    assert store.failed.wait(60)
+    stopping = threading.Thread(target=housekeeping.__exit__, daemon=True)
+    stopping.start()
+    stopping.join(60)
+    assert not stopping.is_alive()
+    assert store.asked == 1

@@ -1,0 +1,117 @@
+"""The persistent simulated world: its time passes by itself, and it survives the program."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.errors import NeedsOperator
+from holdfast.ports.machines import LaunchOrder, MachineError, Market
+from holdfast.simulator.demo.persistent_world import PersistentWorld
+from tests.support.persistent_worlds import TAGS, begin
+
+
+def order(token: str) -> LaunchOrder:
+    return LaunchOrder(token, "lt-0:1", "t3.medium", Market.SPOT, "subnet-eu-west-1a", "eu-west-1a", TAGS, "")
+
+
+def test_changes_through_a_port_survive_a_kill(tmp_path: Path) -> None:
+    """The file is written before the call returns; here the world is simply dropped."""
+    first = PersistentWorld(tmp_path / "world", begin, speed=1)
+    machine = first.machines.launch(order("one"))
+    os.close(first._hold or 0)  # the kernel does it when a process dies
+    second = PersistentWorld(tmp_path / "world", begin, speed=1)
+    assert second.machines.launch(order("one")).id == machine.id
+    assert second.now() >= first._begun
+
+
+def test_time_passes_at_its_speed_and_due_events_happen(tmp_path: Path) -> None:
+    with PersistentWorld(tmp_path / "world", begin, speed=1) as world:
+        machine = world.machines.launch(order("one"))
+        before = world.now()
+        world.pass_time(120)
+        assert world.now().seconds_since(before) >= 120
+        assert machine.id in [node.labels["label"] for node in world.kube.nodes()]
+
+
+def test_a_day_has_load_interruptions_and_shortage(tmp_path: Path) -> None:
+    """Everything that the tour shows happens within two days, whatever the hour at the start."""
+    seen: list[dict[str, Any]] = []
+    pods, refused = set(), set()
+    with PersistentWorld(tmp_path / "world", begin, speed=1) as world:
+        for hour in range(48):
+            try:
+                world.machines.launch(order(f"at {hour}"))
+            except MachineError as error:
+                refused.add(error.code)
+            world.pass_time(3600)
+            world.deliver_events(seen.append)
+            pods.add(len(world.kube.pods()))
+    kinds = {event["detail-type"] for event in seen}
+    assert kinds == {"EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"}
+    assert max(pods) - min(pods) > 20
+    assert refused == {"InsufficientInstanceCapacity"}
+
+
+def test_an_event_is_delivered_until_it_is_handled(tmp_path: Path) -> None:
+    def fail(_event: object) -> None:
+        raise NeedsOperator("not now")
+
+    taken: list[dict[str, Any]] = []
+    with PersistentWorld(tmp_path / "world", begin, speed=1) as world:
+        world.pass_time(86_400)
+        with pytest.raises(NeedsOperator):
+            world.deliver_events(fail)
+        world.deliver_events(taken.append)
+        assert taken
+        world.deliver_events(fail)  # none is left
+
+
+def test_a_second_process_gets_the_process_id_of_the_first(tmp_path: Path) -> None:
+    with (
+        PersistentWorld(tmp_path / "world", begin, speed=1),
+        pytest.raises(NeedsOperator, match="another process uses the simulated world"),
+    ):
+        PersistentWorld(tmp_path / "world", begin, speed=1)
+
+
+def test_reading_changes_no_file(tmp_path: Path) -> None:
+    with PersistentWorld(tmp_path / "world", begin, speed=1) as world:
+        world.keep()
+        kept = (tmp_path / "world").read_bytes()
+        looking = PersistentWorld(tmp_path / "world", begin, speed=1, writable=False)
+        looking.machines.launch(order("only looking"))
+        looking.close()
+        assert (tmp_path / "world").read_bytes() == kept
+    assert (tmp_path / "world").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", [b"", b"no world", b"\x80\x04N.", b"\x80\x04K\x01N\x86."])
+def test_a_file_that_is_not_a_world_is_left_unchanged(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "world").write_bytes(content)
+    with pytest.raises(NeedsOperator, match="was stored by another version or is damaged"):
+        PersistentWorld(tmp_path / "world", begin, speed=1)
+    assert (tmp_path / "world").read_bytes() == content
+
+
+def test_the_same_seed_makes_the_same_world_whatever_the_hash_seed() -> None:
+    script = (
+        "from tests.unit.simulator.test_persistent_world import begin\n"
+        "life = begin()\n"
+        "life.world.timeline.sleep(86400)\n"
+        "print(life.events, sorted(str(pod) for pod in life.world.k3s.pods()))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
