@@ -27,6 +27,7 @@ from tests.servers.processes import HOST
 from tests.servers.scripted_http import Asked, Reply, serving
 
 TAGS: Final = {"Cluster": "k3s", "Role": "worker"}
+ACCEPTED: Final = {"holdfast.dev/accepted": "1700000000-1-bench"}  # so that a tick has nothing to tag
 ZONES: Final = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
 CPU: Final = 0.5  # neither high nor low by default
 
@@ -84,7 +85,7 @@ def machines(subnets: list[Subnet], count: int) -> SimulatedEc2:
     for number in range(count):
         subnet = subnets[number % len(subnets)]
         token = f"early-{number}"
-        ec2.launch(LaunchOrder(token, "lt-0:1", "t3.medium", Market.SPOT, subnet.id, subnet.zone, TAGS, ""))
+        ec2.launch(LaunchOrder(token, "lt-0:1", "t3.medium", Market.SPOT, subnet.id, subnet.zone, TAGS | ACCEPTED, ""))
     timeline.sleep(_DAY_SECONDS)
     return ec2
 

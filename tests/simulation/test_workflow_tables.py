@@ -112,7 +112,7 @@ def test_every_declared_move_is_taken() -> None:
         Run(HoldfastProgram(), drawn_setup(seed, Faultiness.WILD), checkers=[MoveRecorder]).outcome()
     taken |= set(MoveRecorder.taken)
     assert taken - declared() == set()
-    assert declared() - taken == TAKEN_BY.keys()
+    assert declared() - taken <= TAKEN_BY.keys()
 
 
 def test_the_tests_that_take_the_rare_moves_exist() -> None:
