@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -108,3 +109,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         for log in item.config.stash.get(_LOGS, []):
             report.sections.append((f"server log {log.name}", log.read_text(errors="replace")[-4000:]))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason to skip, however many tests it concerns: usually a server that is missing."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"skipped {count} {'test' if count == 1 else 'tests'}: {reason}")

@@ -14,7 +14,7 @@ from holdfast.simulator.proof.faults import Fault, FaultKind
 from holdfast.simulator.proof.scenarios import SCENARIOS
 from holdfast.simulator.proof.swarm import Outage, PlannedPause, Setup
 from holdfast.simulator.world.k3s import Workload
-from holdfast.simulator.world.workloads import Change
+from holdfast.simulator.world.workloads import LoadChange
 
 ANY: Final = "any process"
 Call = tuple[str, str, int]  # process, port.method, how often it was called before
@@ -76,8 +76,8 @@ def _scenario(name: str, **changes: object) -> Setup:
     return replace(setup, numbers=replace(setup.numbers, **numbers), **fields)  # type: ignore[arg-type]
 
 
-def _load(pods: int, at: int = 0) -> tuple[Change, ...]:
-    return (Change(at, Workload("web", pods)),)
+def _load(pods: int, at: int = 0) -> tuple[LoadChange, ...]:
+    return (LoadChange(at, Workload("web", pods)),)
 
 
 def _storm(at: float) -> Outage:

@@ -13,7 +13,7 @@ from holdfast.simulator.proof.github.plans import INTERRUPTED, GitHubPlan, JobSc
 from holdfast.simulator.proof.numbers import Numbers
 from holdfast.simulator.proof.swarm import Outage, PlannedPause, Setup
 from holdfast.simulator.world.k3s import Workload
-from holdfast.simulator.world.workloads import Change
+from holdfast.simulator.world.workloads import LoadChange
 
 _NUMBERS: Final = Numbers(
     cpu_up=0.95,  # pending pods alone decide, so one action has one cause
@@ -28,8 +28,8 @@ _BASE: Final = Setup(
 )
 
 
-def _load(pods: int, at: int = 0, **options: int) -> Change:
-    return Change(at, Workload("web", pods, max_unavailable=options.get("unavailable")))
+def _load(pods: int, at: int = 0, **options: int) -> LoadChange:
+    return LoadChange(at, Workload("web", pods, max_unavailable=options.get("unavailable")))
 
 
 def _scale_up() -> Setup:
@@ -95,7 +95,7 @@ def _persons_cordon() -> Setup:
 
 def _critical_pod() -> Setup:
     """All nodes but one run pods that must not be evicted."""
-    agent = Change(0, Workload("agent", 3, template={"priority_class": "system-node-critical"}))
+    agent = LoadChange(0, Workload("agent", 3, template={"priority_class": "system-node-critical"}))
     return replace(_BASE, numbers=replace(_NUMBERS, min_workers=3), workers=4, load=(_load(4), agent))
 
 

@@ -14,7 +14,7 @@ from holdfast.ports.store import Item
 from holdfast.simulator.proof.faults import HOOK_RATES, LATER_RATES, NODE_RATES, RATES, FaultKind
 from holdfast.simulator.proof.github.plans import GitHubPlan, drawn_plan
 from holdfast.simulator.proof.numbers import Numbers
-from holdfast.simulator.world.workloads import Change, LoadShape, load_of
+from holdfast.simulator.world.workloads import LoadChange, LoadShape, load_of
 from holdfast.simulator.world.world import DAWN
 
 SAFETY_SECONDS: Final = 4 * 3600
@@ -77,7 +77,7 @@ class Setup:
     are_marked: bool = True  # False: the first workers were accepted by a version that did not tag them
     spot_share: float = 0.5
     zones: int = 3
-    load: tuple[Change, ...] = ()
+    load: tuple[LoadChange, ...] = ()
     shape: str = "scripted"
     rates: Mapping[FaultKind, float] = field(default_factory=dict)
     daemons: int = 0  # in addition to the tick every minute

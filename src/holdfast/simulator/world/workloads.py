@@ -22,37 +22,37 @@ class LoadShape(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LoadChange:
     """From this second on, the workload is as given."""
 
     at_seconds: int
     workload: Workload
 
 
-def load_of(shape: LoadShape, seconds: int, most_pods: int, chance: random.Random) -> list[Change]:
+def load_of(shape: LoadShape, seconds: int, most_pods: int, chance: random.Random) -> list[LoadChange]:
     """The changes over a run. `most_pods` is about the capacity of the largest cluster."""
     low = max(1, int(most_pods * chance.uniform(0.05, 0.35)))
     high = max(low + 1, int(most_pods * chance.uniform(0.4, 1.05)))
     wanted = _CURVES[shape](low, high, chance)
     budget = chance.choice((None, None, 2, 1))
-    changes: list[Change] = []
+    changes: list[LoadChange] = []
     last = -1
     for at in range(0, seconds, 300):
         pods = max(0, min(most_pods, round(wanted(at))))
         if pods != last:
-            changes.append(Change(at, Workload("web", pods, max_unavailable=budget)))
+            changes.append(LoadChange(at, Workload("web", pods, max_unavailable=budget)))
             last = pods
     return changes + _fixtures(chance)
 
 
-def _fixtures(chance: random.Random) -> list[Change]:
+def _fixtures(chance: random.Random) -> list[LoadChange]:
     """Constant workloads: a critical pod, and a pod whose disruption budget blocks eviction."""
-    found: list[Change] = []
+    found: list[LoadChange] = []
     if chance.random() < 0.3:
         template: Mapping[str, object] = {"priority_class": "system-cluster-critical"}
-        found.append(Change(0, Workload("dns", 1, namespace="kube-system", template=template)))
+        found.append(LoadChange(0, Workload("dns", 1, namespace="kube-system", template=template)))
     if chance.random() < 0.2:
-        found.append(Change(0, Workload("keeper", 1, max_unavailable=0)))
+        found.append(LoadChange(0, Workload("keeper", 1, max_unavailable=0)))
     return found
 
 
