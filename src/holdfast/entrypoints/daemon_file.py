@@ -20,6 +20,7 @@ from holdfast.adapters.http_calls import HttpEndpoint, HttpFailed, HttpLimits
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.kernel import typed_json
 from holdfast.kernel.errors import BadSetting, NeedsOperator, Retryable
+from holdfast.kernel.file_trust import distrusted
 from holdfast.kernel.settings import Settings
 from holdfast.views.command_answers import ErrorAnswer
 
@@ -96,9 +97,12 @@ def _written(path: Path, content: str) -> int:
 
 
 def running_daemon(settings: Settings) -> Daemon | None:
-    """The daemon that uses this data directory, if one is running."""
+    """The daemon that uses this data directory, if one is running. A file that others may write does not count."""
+    path = _path(settings)
     try:
-        with _path(settings).open(encoding="utf-8") as file:
+        if distrusted(path.parent, path):
+            return None
+        with path.open(encoding="utf-8") as file:
             if not _is_held(file.fileno()):
                 return None
             found = json.load(file)

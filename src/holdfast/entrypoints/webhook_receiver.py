@@ -24,6 +24,7 @@ from holdfast.jobs.intake.webhook import (
     verified_delivery,
 )
 from holdfast.kernel.errors import BadRequest, BadSetting, HoldfastError, NeedsOperator
+from holdfast.kernel.file_trust import distrusted
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.text import cut
@@ -181,6 +182,8 @@ def _own_secret(path: Path) -> str:
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write_once(path, secrets.token_hex(32))
+        if found := distrusted(path.parent, path):
+            raise NeedsOperator(f"{path} was not read: {found}; choose another directory with --data")
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise NeedsOperator(f"{path} cannot be used: {error}; choose another directory with --data") from error

@@ -1,7 +1,6 @@
 """The live demonstration: an organisation whose webhooks use the real endpoint, faults on demand, another speed."""
 
 import json
-import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -72,17 +71,6 @@ def test_a_day_has_matrices_approvals_interruptions_and_new_attempts() -> None:
 def test_the_same_seed_gives_the_same_events_and_another_seed_others() -> None:
     assert worked(4)[1] == worked(4)[1]
     assert worked(4, seed=2)[1] != worked(4)[1]
-
-
-def test_it_can_be_saved_to_a_file_and_continued() -> None:
-    timeline = Timeline(DAWN)
-    organisation = Organisation(timeline, 3)
-    timeline.sleep(3600)
-    copied, again = pickle.loads(pickle.dumps((timeline, organisation)))  # noqa: S301 -- our own, made a line ago
-    for each in (timeline, copied):
-        each.sleep(7200)
-    assert organisation.outbox == again.outbox
-    assert organisation.outbox
 
 
 def test_nothing_is_pushed_while_webhooks_are_pending() -> None:

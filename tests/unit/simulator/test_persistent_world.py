@@ -10,7 +10,8 @@ import pytest
 
 from holdfast.kernel.errors import NeedsOperator
 from holdfast.ports.machines import LaunchOrder, MachineError, Market
-from holdfast.simulator.demo.persistent_world import PersistentWorld
+from holdfast.simulator.demo.ordinary_day import OrdinaryDay
+from holdfast.simulator.demo.persistent_world import PersistentWorld, _read
 from tests.support.persistent_worlds import TAGS, begin
 
 
@@ -89,12 +90,85 @@ def test_reading_changes_no_file(tmp_path: Path) -> None:
     assert (tmp_path / "world").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("content", [b"", b"no world", b"\x80\x04N.", b"\x80\x04K\x01N\x86."])
-def test_a_file_that_is_not_a_world_is_left_unchanged(tmp_path: Path, content: bytes) -> None:
+# Runs `open("ran", "w")` when it is unpickled.
+HOSTILE_PICKLE = b"\x80\x04cbuiltins\nopen\n(\x8c\x03ran\x8c\x01wtR."
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no world",
+        b"null",
+        HOSTILE_PICKLE,
+        b'{"holdfast_world": 6, "objects": []}',
+        b'{"holdfast_world": 7, "objects": []}',
+        b'{"holdfast_world": 7, "objects": [["list"]]}',
+        b'{"holdfast_world": 7, "objects": [["OrdinaryDay", ["world", [7]]]]}',
+        b'{"holdfast_world": 7, "objects": [["tuple", [0]]]}',
+        b'{"holdfast_world": 7, "objects": [["tuple", [1]], ["Popen", ["args", "id"]]]}',
+        b'{"holdfast_world": 7, "objects": [["tuple", [1]], ["function", "os.system"]]}',
+        b'{"holdfast_world": 7, "objects": [["tuple", [1]], ["method", [2], "__init__"], ["list"]]}',
+        b'{"holdfast_world": 7, "objects": [["tuple", [1]], ["partial", [2], [3]], ["Market", "spot"], ["dict"]]}',
+        b'{"holdfast_world": 7, "objects": [["tuple", [1]], ["method", [2], "__class__"], ["Timeline"]]}',
+    ],
+)
+def test_a_file_that_is_not_a_world_is_left_unchanged_and_runs_nothing(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "world").write_bytes(content)
     with pytest.raises(NeedsOperator, match="was stored by another version or is damaged"):
         PersistentWorld(tmp_path / "world", begin, speed=1)
     assert (tmp_path / "world").read_bytes() == content
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_world_that_was_read_goes_on_like_the_one_that_was_written(tmp_path: Path) -> None:
+    """With all that can be ordered in it under way."""
+    with PersistentWorld(tmp_path / "world", begin, speed=1) as world:
+        world.machines.launch(order("one"))
+        world.pass_time(3 * 3600)
+        for change in (OrdinaryDay.burst, OrdinaryDay.blind, OrdinaryDay.interrupt_one, OrdinaryDay.break_one):
+            world.order(change)
+        world.order(lambda day: day.sell_out_zone("eu-west-1b"))
+        world.order(lambda day: day.interrupt_runner())
+        written = world._day
+        read = _read(tmp_path / "world")
+    assert read is not None
+    for day in (written, read):
+        day.world.timeline.sleep(86_400)
+    assert read.events == written.events
+    assert read.organisation.outbox == written.organisation.outbox
+    assert read.world.k3s.all_pods() == written.world.k3s.all_pods()
+    assert read.world.ec2.all_machines() == written.world.ec2.all_machines()
+    assert read.world.chance.getstate() == written.world.chance.getstate()
+
+
+def test_a_link_in_the_directory_is_not_followed(tmp_path: Path) -> None:
+    """A directory from an archive can have one with the name of the temporary file, or of the lock."""
+    victim, data = tmp_path / "victim", tmp_path / "data"
+    victim.write_text("precious")
+    data.mkdir(mode=0o700)
+    (data / "world.new").symlink_to(victim)
+    with PersistentWorld(data / "world", begin, speed=1) as world:
+        world.keep()
+    assert victim.read_text() == "precious"
+    (data / "world.lock").unlink()
+    (data / "world.lock").symlink_to(victim)
+    with pytest.raises(NeedsOperator, match="cannot be stored"):
+        PersistentWorld(data / "world", begin, speed=1)
+
+
+@pytest.mark.parametrize("shared", ["data", "data/world"])
+def test_a_world_that_others_may_write_is_not_read(tmp_path: Path, shared: str) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    with PersistentWorld(tmp_path / "data" / "world", begin, speed=1) as world:
+        world.keep()
+    (tmp_path / shared).chmod(0o770)
+    for writable in (True, False):
+        with pytest.raises(NeedsOperator, match=rf"was not read: .*{shared} is writable by other users \(mode 0770\)"):
+            PersistentWorld(tmp_path / "data" / "world", begin, speed=1, writable=writable)
 
 
 def test_the_same_seed_makes_the_same_world_whatever_the_hash_seed() -> None:

@@ -5,11 +5,13 @@ Lambda imports this, so what only one backend or a long-running process needs is
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.entrypoints.wiring.tables import MissingStore, Tables
 from holdfast.kernel.errors import BadSetting, NeedsOperator, StoreRefused
+from holdfast.kernel.file_trust import distrusted
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
@@ -36,6 +38,7 @@ def open_store(settings: Settings, clock: Clock | None = None, *, writable: bool
         make_data_directory(settings)
     elif not settings.holdfast_store.path.exists():
         raise StoreRefused(f"{settings.holdfast_store} does not exist yet; start with: holdfast run")
+    _refuse_untrusted(settings.holdfast_store.path)
     return sqlite_store(settings.holdfast_store.path, clock, tables=TABLES, writable=writable)
 
 
@@ -61,6 +64,7 @@ def opened_tables(settings: Settings, clock: Clock | None = None, *, writable: b
         path = settings.holdfast_store.path
         refuse_another_world(settings)
         # In our own file, tables have their declared names; the settings rename only DynamoDB's.
+        _refuse_untrusted(path)
         yield Tables(SqliteTables(path, clock) if path.parent.is_dir() else MissingStore(), TABLES, billing)
 
 
@@ -71,6 +75,15 @@ def refuse_another_world(settings: Settings) -> None:
         raise BadSetting(
             f"HOLDFAST_WORLD={settings.holdfast_world}: {path} belongs to a simulated world; "
             "choose another directory with --data, or another file with HOLDFAST_STORE"
+        )
+
+
+def _refuse_untrusted(path: Path) -> None:
+    """Refuse a file that another user could have written: it decides what is launched and terminated."""
+    if found := distrusted(path.parent, path):
+        raise NeedsOperator(
+            f"the store {path} was not opened: {found}; take ownership of it and run chmod go-w, "
+            "or choose another directory with --data or HOLDFAST_STORE"
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast.kernel.errors import BadSetting
+from holdfast.kernel.file_trust import UntrustedFile, read_trusted
 from holdfast.kernel.settings.declaring import NOT_SHOWN, Declaration, Setting, settings_of
 from holdfast.kernel.text import cut
 
@@ -86,9 +87,11 @@ def _from_file(known: Mapping[str, Setting], named: _RawValue | None) -> tuple[d
         return {}, []  # reported with the other bad values
     label = cut(str(path))
     try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        entries = tomllib.loads(read_trusted(path))
     except FileNotFoundError:
         return {}, [f"{named.as_written(label)}: no such file"] if named else []
+    except UntrustedFile as error:
+        return {}, [f"{label} was not read: it {error}; take ownership of it and run chmod go-w {label}"]
     except OSError as error:
         return {}, [f"{label} cannot be read: {error.strerror}"]
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
 """An ordinary day in the simulated cluster: varying load, bursts, spot interruptions, a zone without capacity.
 
 Everything is drawn from the world's own generator, and every event is a bound method or a partial, so the world can be
-pickled with its future.
+stored with its future.
 """
 
 import math

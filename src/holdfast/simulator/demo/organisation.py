@@ -1,7 +1,7 @@
 """The demo's organisation: a workload of pushes, matrices, approvals, re-runs and runners on the simulated GitHub.
 
 Webhooks and runner reports wait in `outbox` until they are delivered. Everything is drawn from a generator of its own,
-and every event is a bound method or a partial, so the organisation can be pickled with its future. Only runs that may
+and every event is a bound method or a partial, so the organisation can be stored with its future. Only runs that may
 still change are kept.
 """
 

@@ -6,28 +6,40 @@ returns, so the program can be killed at any moment and finds the same world aga
 
 import fcntl
 import os
-import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Self, TypeVar
 
+import msgspec
+
 from holdfast.kernel.errors import NeedsOperator
+from holdfast.kernel.file_trust import distrusted
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.typed_json import decoded
 from holdfast.ports.kube import Evicted, Kube, Node, NodeChange, Pod
 from holdfast.ports.machines import LaunchOrder, Machine, Machines, Subnet
 from holdfast.ports.readings import Reading
 from holdfast.ports.signals import PendingPods, Signals
 from holdfast.simulator.demo.ordinary_day import OrdinaryDay
 from holdfast.simulator.demo.organisation import OutboxMessage
+from holdfast.simulator.demo.stored_objects import UnreadableObjects
+from holdfast.simulator.demo.world_classes import WORLD_OBJECTS
 from holdfast.simulator.world.world import World
 
 Answer = TypeVar("Answer")
 
-# Raise it when the pickled classes change: an older file cannot be read then.
-_FORMAT: Final = 6
+# Raise it when the stored classes change: an older file cannot be read then. Up to 6 it was a pickle.
+_FORMAT: Final = 7
+
+
+class _WorldFile(msgspec.Struct, forbid_unknown_fields=True):
+    """What the file contains: JSON, so that reading it cannot run code."""
+
+    holdfast_world: int
+    objects: list[list[Any]]
 
 
 class PersistentWorld:
@@ -117,11 +129,8 @@ class PersistentWorld:
         if self._hold is None:
             return
         with self._lock:
-            content = pickle.dumps((_FORMAT, self._day))
-            temporary = self._path.with_name(f"{self._path.name}.new")
-            temporary.touch(mode=0o600)
-            temporary.write_bytes(content)
-            temporary.replace(self._path)
+            stored = _WorldFile(_FORMAT, WORLD_OBJECTS.written(self._day))
+            _write(self._path, msgspec.json.encode(stored))
 
     def close(self) -> None:
         if self._hold is not None:
@@ -252,7 +261,9 @@ def _hold(path: Path) -> int:
     """A lock that is released when the process ends, in whatever way."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _check_trusted(path)
+        lock = path.with_name(f"{path.name}.lock")
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise NeedsOperator(
             f"the simulated world cannot be stored at {path}: {error.strerror}; choose another directory with --data"
@@ -267,13 +278,19 @@ def _hold(path: Path) -> int:
     return handle
 
 
+def _write(path: Path, content: bytes) -> None:
+    """Replace the file in one step: after a kill it has the old content or the new one."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)  # of a process that was killed
+    # O_EXCL does not follow a link: the directory may have come from an archive, with a link to another file.
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
+    temporary.replace(path)
+
+
 def _read(path: Path) -> OrdinaryDay | None:
     try:
-        if _is_writable_by_others(path):
-            raise NeedsOperator(
-                f"the simulated world {path} is writable by other users, so it was not read; "
-                f"make {path.parent} writable for your user only"
-            )
+        _check_trusted(path)
         content = path.read_bytes()
     except FileNotFoundError:
         return None
@@ -282,18 +299,21 @@ def _read(path: Path) -> OrdinaryDay | None:
             f"the simulated world {path} cannot be read: {error.strerror}; choose another directory with --data"
         ) from error
     try:
-        number, day = pickle.loads(content)  # noqa: S301 -- our own file, in a directory of this user alone
-    except Exception as error:
+        stored = decoded(content, _WorldFile)
+        day = WORLD_OBJECTS.read(stored.objects) if stored.holdfast_world == _FORMAT else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, UnreadableObjects) as error:
         raise _unreadable(path) from error
-    if number != _FORMAT or not isinstance(day, OrdinaryDay):
+    if not isinstance(day, OrdinaryDay):
         raise _unreadable(path)
     return day
 
 
-def _is_writable_by_others(path: Path) -> bool:
-    """Unpickling runs code, so only this user may be able to write the file."""
-    found = (path.stat(), path.parent.stat())
-    return any(each.st_uid not in (os.getuid(), 0) or each.st_mode & 0o022 for each in found)
+def _check_trusted(path: Path) -> None:
+    if found := distrusted(path.parent, path):
+        raise NeedsOperator(
+            f"the simulated world {path} was not read: {found}; "
+            "take ownership of it and run chmod go-w, or choose another directory with --data"
+        )
 
 
 def _unreadable(path: Path) -> NeedsOperator:

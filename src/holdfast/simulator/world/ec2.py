@@ -37,11 +37,11 @@ BIRTH_SECONDS: Final = 5.0  # how long a machine that dies at birth is pending
 NO_CAPACITY: Final = "InsufficientInstanceCapacity"
 
 
-def _ignored(*_: object) -> None:
-    """The default callback. Not a lambda, which could not be pickled."""
+def ignored(*_: object) -> None:
+    """The default callback. Not a lambda, which could not be stored."""
 
 
-def _never(_: int) -> bool:
+def never(_: int) -> bool:
     """The default for what can happen to a launch."""
     return False
 
@@ -74,14 +74,14 @@ class SimulatedEc2:
         self._free: dict[str, list[str]] = {}  # the addresses of terminated machines, by subnet
         self.refusal = ""  # the code with which every launch is refused, if any
         self.is_refusal_true = True  # False: the machine is launched all the same
-        self.dies_at_birth: Callable[[int], bool] = _never  # whether the launch of this number does
-        self.reuses_address: Callable[[int], bool] = _never
+        self.dies_at_birth: Callable[[int], bool] = never  # whether the launch of this number does
+        self.reuses_address: Callable[[int], bool] = never
         self._omitted: set[InstanceId] = set()
         self._before: dict[InstanceId, tuple[Machine, Instant]] = {}  # the last state but one, and until when it was
         self.lag_seconds = 0.0  # lists have machines in the state that they were in so long ago
-        self.on_running: Callable[[Machine, LaunchOrder], None] = _ignored
-        self.on_gone: Callable[[Machine], None] = _ignored
-        self.on_notice: Callable[[Machine], None] = _ignored
+        self.on_running: Callable[[Machine, LaunchOrder], None] = ignored
+        self.on_gone: Callable[[Machine], None] = ignored
+        self.on_notice: Callable[[Machine], None] = ignored
         self.launches: list[tuple[LaunchOrder, InstanceId]] = []
         self.is_tagging_refused = False  # an IAM policy without the permission
 

@@ -36,8 +36,8 @@ _PAGE: Final = 100
 _LOG_SECONDS: Final = 3 * 86_400
 
 
-def _ignored(_job: SimJob) -> None:
-    """The default of `on_job`. Not a lambda, which could not be pickled."""
+def ignored(_job: SimJob) -> None:
+    """The default of `on_job`. Not a lambda, which could not be stored."""
 
 
 class SimulatedGitHub(ABC):
@@ -51,7 +51,7 @@ class SimulatedGitHub(ABC):
         self.jobs: dict[JobId, SimJob] = {}
         self.log: list[DeliveryRecord] = []
         self.redelivered: set[str] = set()  # guids for which a redelivery was requested
-        self.on_job: Callable[[SimJob], None] = _ignored
+        self.on_job: Callable[[SimJob], None] = ignored
         self._delivered: dict[int, Webhook] = {}
         self._numbers = first_number
         self._calls: list[Instant] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -51,8 +51,8 @@ class DisruptionBudget:
     least_available: int
 
 
-def _ignored(_before: Node | None, _after: Node | None) -> None:
-    """The default callback. Not a lambda, which could not be pickled."""
+def ignored(_before: Node | None, _after: Node | None) -> None:
+    """The default callback. Not a lambda, which could not be stored."""
 
 
 class SimulatedK3s:
@@ -74,13 +74,7 @@ class SimulatedK3s:
         self._version = 0
         self._made = 0
         self._last_watched: tuple[list[Node], list[Pod]] | None = None  # None while the API server answers
-        self.on_node: Callable[[Node | None, Node | None], None] = _ignored  # before, after
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None}  # a lock cannot be pickled
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({**state, "_lock": RLock()})
+        self.on_node: Callable[[Node | None, Node | None], None] = ignored  # before, after
 
     # The port
 
