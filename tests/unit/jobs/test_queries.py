@@ -27,7 +27,7 @@ from holdfast.views.job_views import JobViews
 from tests.call_gate import CallGate
 from tests.clocks import StillClock
 from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, REPOSITORY, RUN_ID, delivery, job_payload
-from tests.support.job_deliveries import DEPLOYMENT, gated, plain, say
+from tests.support.job_deliveries import DEPLOYMENT, gated, plain, run, say
 
 INSTALLATION = InstallationId(INSTALLATION_ID)
 NOW = CREATED.plus(7 * 3600)
@@ -256,10 +256,24 @@ def test_a_runs_view_counts(store: Store) -> None:
     assert found is not None
     view = run_view(found, VIEWING)
     assert (view.total_jobs, view.completed_jobs, view.failed_jobs) == (2, 2, 1)
-    assert (view.status, view.conclusion, view.is_complete) == ("completed", "failure", True)
+    assert (view.status, view.conclusion, view.is_complete) == ("completed", None, True)
     add(store, 3, "queued")
     view = run_view(queries.run(store, key) or {}, VIEWING)
     assert (view.total_jobs, view.is_complete, view.conclusion) == (3, False, None)
+
+
+@pytest.mark.parametrize("conclusion", ["success", "failure", "cancelled", "skipped", "stale", "neutral", "unheard_of"])
+def test_a_runs_conclusion_is_unknown_until_github_reports_it(store: Store, conclusion: str) -> None:
+    """A failed job may be allowed to fail, and another stage may follow: the jobs do not imply the conclusion."""
+    add(store, 1, "queued", "in_progress", "completed", conclusion=conclusion)
+    key = RunKey(INSTALLATION, RunId(RUN_ID), 1)
+    assert run_view(queries.run(store, key) or {}, VIEWING).conclusion is None
+    say(tracker_on(store), run("in_progress", 1))
+    view = run_view(queries.run(store, key) or {}, VIEWING)
+    assert (view.status, view.conclusion, view.is_complete) == ("in_progress", None, True)
+    say(tracker_on(store), run("completed", 99, "neutral"))
+    view = run_view(queries.run(store, key) or {}, VIEWING)
+    assert (view.status, view.conclusion) == ("completed", "neutral")
 
 
 def test_an_unreported_approval_is_inferred_from_the_job(store: Store) -> None:

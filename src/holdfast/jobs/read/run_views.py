@@ -13,7 +13,7 @@ from holdfast.ports.store import Item
 
 
 class RunView(Shape, frozen=True, kw_only=True):
-    """One attempt of a workflow run."""
+    """One attempt of a workflow run. `conclusion` is GitHub's; its jobs do not imply it, so None means unknown."""
 
     installation_id: Count
     run_id: Count
@@ -58,7 +58,11 @@ class DeploymentView(Shape, frozen=True, kw_only=True):
 
 
 def run_view(run: Item, viewing: Viewing) -> RunView:
-    """The run as workflow_run reported it; before that, as its jobs imply."""
+    """The run as workflow_run reported it; before that, its status is what its jobs imply.
+
+    Its conclusion is not implied: a failed job may be allowed to fail, a cancelled or skipped one says nothing, and
+    another stage may follow.
+    """
     key = run_key_of(run["PK"])
     is_open, done, failed = (sorted(run.get(name, ())) for name in ("open", "done", "failed"))
     total, completed, failures = len(is_open) + len(done), len(done), len(failed)
@@ -76,7 +80,7 @@ def run_view(run: Item, viewing: Viewing) -> RunView:
         head_branch=run.get("head_branch"),
         run_html_url=f"{viewing.github}/{repository}/actions/runs/{key.run_id}" if repository else None,
         status=run.get("status") or ("completed" if done and not is_open else "in_progress" if done else "queued"),
-        conclusion=run.get("conclusion") or conclusion_of_jobs(run),
+        conclusion=run.get("conclusion"),
         created_at=run.get("created_at"),
         updated_at=run.get("updated_at"),
         total_jobs=total,
@@ -93,13 +97,6 @@ def run_view(run: Item, viewing: Viewing) -> RunView:
 def is_complete(run: Item) -> bool:
     """No job is open. GitHub may still add some until it reports the run as completed."""
     return bool(run.get("done")) and not run.get("open")
-
-
-def conclusion_of_jobs(run: Item) -> str | None:
-    """What the jobs imply until GitHub reports a conclusion."""
-    if not is_complete(run):
-        return None
-    return "failure" if run.get("failed") else "success"
 
 
 def deployment_view(deployment: Item, jobs: list[Item]) -> DeploymentView:
