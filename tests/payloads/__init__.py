@@ -68,7 +68,7 @@ def job_payload(
         "started_at": (started or at if ran else CREATED).iso_seconds(),
     }
     if ran:
-        job |= {"runner_id": 4_711, "runner_name": "runs-on--i-0123456789abcdef0--x7Qd", "runner_group_id": 2}
+        job |= {"runner_id": 4_711, "runner_name": "runs-on--i-0123456789abcde01--x7Qd", "runner_group_id": 2}
     if action == "completed":
         job |= {"conclusion": conclusion or "success", "completed_at": at.iso_seconds()}
     job |= fields

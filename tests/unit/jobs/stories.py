@@ -1,6 +1,6 @@
 """Jobs of every kind, as the events that GitHub and the runner fleet would send."""
 
-from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event
+from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event, interruption_of
 from holdfast.jobs.intake.payloads import JobPayload, decoded
 from holdfast.jobs.model.facts import JobEvent, job_event
 from holdfast.jobs.model.keys import JobKey
@@ -10,6 +10,7 @@ from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, delivery, job_paylo
 
 KEY = JobKey(InstallationId(INSTALLATION_ID), JobId(JOB_ID))
 DEPLOYMENT_ID = 1_600_000_001
+TAKEN = "i-0123456789abcde77"  # the machine of the stolen runner
 
 
 def webhook(
@@ -98,8 +99,23 @@ def interrupted() -> list[JobEvent]:
         internal(InternalType.INTERRUPTED, 20),
         internal(InternalType.RESCHEDULED, 22, attempt=2, instance_lifecycle="on-demand"),
         internal(InternalType.ATTACHED, 24, attempt=2),
-        webhook("in_progress", 51.2),
-        webhook("completed", 95, started=51, conclusion="failure"),
+        webhook("in_progress", 51.2, runner_name="runs-on--i-0123456789abcde02--x7Qd"),
+        webhook("completed", 95, started=51, conclusion="failure", runner_name="runs-on--i-0123456789abcde02--x7Qd"),
+    ]
+
+
+def stolen() -> list[JobEvent]:
+    """Another job's machine took it, and EC2 reclaimed that one; its own machine took another job."""
+    name = {"runner_name": "runs-on--i-0123456789abcde77--x7Qd"}
+    interruption = InternalEvent(KEY, InternalType.INTERRUPTED, CREATED.plus(80), instance_id=InstanceId(TAKEN))
+    return [
+        webhook("queued", 0.4),
+        internal(InternalType.SCHEDULED, 2, spot_price_usd_per_hour="0.08"),
+        internal(InternalType.ATTACHED, 4),
+        webhook("in_progress", 31.2, **name),
+        interruption_of(KEY, interruption, CREATED.plus(80)),
+        webhook("completed", 90.9, started=31, conclusion="failure", **name),
+        internal(InternalType.TERMINATED, 3600),
     ]
 
 
@@ -111,6 +127,7 @@ STORIES = {
     "cancelled": cancelled,
     "re-run": rerun,
     "interrupted": interrupted,
+    "stolen": stolen,
 }
 
 

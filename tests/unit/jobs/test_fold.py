@@ -1,6 +1,7 @@
 """The fold: any order, any repetition, one job."""
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from itertools import permutations
 
 import pytest
@@ -8,19 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from holdfast.jobs.cost.prices import Cost, cost_of, shipped_prices
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event
 from holdfast.jobs.intake.item_writes import changed
 from holdfast.jobs.intake.payloads import JobPayload, UnusablePayload, WorkflowJob, decoded
+from holdfast.jobs.model.durations import moments_of
 from holdfast.jobs.model.facts import JobEvent, Status, job_event, reported_status
-from holdfast.jobs.model.job import MARKS_MOST, folded, quick
+from holdfast.jobs.model.job import EARLIER_MOST, MARKS_MOST, folded, quick
+from holdfast.jobs.read.item_views import Viewing, job_view
+from holdfast.jobs.sweep.retry import failed_by_interruption
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Item
 from holdfast.ports.store.values import item_bytes
 from tests.payloads import CREATED, delivery, job_payload
-from tests.unit.jobs.stories import DEPLOYMENT_ID, STORIES, internal, received, webhook
+from tests.unit.jobs.stories import DEPLOYMENT_ID, KEY, STORIES, TAKEN, internal, received, webhook
 
+VIEWING = Viewing(shipped_prices())
 ARRIVALS = [CREATED.plus(3600 + number) for number in range(60)]
 
 
@@ -114,6 +120,64 @@ def test_a_higher_scheduling_attempt_replaces_the_lower_and_interruptions_stay()
     assert job["instance_lifecycle"] == "on-demand"
     assert job["instance_id"] == "i-0123456789abcde02"
     assert (job["was_interrupted"], job["interrupted_attempt"], job["scheduling_attempt"]) == (True, 1, 2)
+
+
+def test_a_job_has_the_machine_that_its_runner_names() -> None:
+    """Any idle runner may get the job: the type and price of the machine that was launched for it say nothing."""
+    job = {"PK": "1#2", "SK": "v", **job_after(STORIES["stolen"]())}
+    view = job_view(job, VIEWING)
+    assert (view.instance_id, view.instance_type, view.pool_name, view.usage_in_dollars) == (TAKEN, None, None, None)
+    assert (view.was_interrupted, failed_by_interruption(job)) == (True, True)
+    assert moments_of(job).terminated is None
+
+
+def test_a_job_is_not_interrupted_with_a_machine_that_ran_another_job() -> None:
+    events = [
+        *STORIES["plain"](),
+        webhook("completed", 91, started=32, conclusion="failure", runner_name="x i-0badc0de"),
+    ]
+    lost = [*events, internal(InternalType.INTERRUPTED, 50)]
+    for order in (lost, lost[::-1]):
+        job = {"PK": "1#2", "SK": "v", **job_after(order)}
+        assert job["conclusion"] == "failure"
+        assert (job_view(job, VIEWING).was_interrupted, failed_by_interruption(job)) == (False, False)
+    own = {"PK": "1#2", "SK": "v", **job_after([*STORIES["plain"](), internal(InternalType.INTERRUPTED, 50)])}
+    assert job_view(own, VIEWING).was_interrupted
+
+
+def test_every_attempts_machine_is_paid_for() -> None:
+    """Half an hour on a machine that EC2 reclaimed, ten minutes on the next: at 8 cents an hour."""
+    price = {"spot_price_usd_per_hour": "0.08"}
+    events = [
+        webhook("queued", 0),
+        internal(InternalType.SCHEDULED, 0, **price),
+        internal(InternalType.ATTACHED, 0),
+        internal(InternalType.INTERRUPTED, 1800),
+        internal(InternalType.RESCHEDULED, 1800, 2, **price),
+        internal(InternalType.ATTACHED, 1800, 2),
+        webhook("completed", 2400, started=1810, runner_name="i-0123456789abcde02"),
+    ]
+    for order in permutations(events):
+        cost = cost_of(job_after(order), shipped_prices())
+        assert cost == Cost(Decimal("0.053333"), is_estimate=True)  # the end of the first machine was not reported
+    ended = [*events, internal(InternalType.TERMINATED, 1920), internal(InternalType.TERMINATED, 2400, 2)]
+    assert cost_of(job_after(ended[::-1]), shipped_prices()) == Cost(Decimal("0.056000"), is_estimate=False)
+
+
+def test_an_attempt_without_a_machine_costs_nothing() -> None:
+    """EC2 had no capacity."""
+    events = [internal(InternalType.SCHEDULED, 0), internal(InternalType.RESCHEDULED, 60, 2), webhook("completed", 660)]
+    last = internal(InternalType.RESCHEDULED, 60, 2)
+    alone = cost_of(job_after([last, webhook("completed", 660)]), shipped_prices())
+    assert alone is not None
+    assert cost_of(job_after(events), shipped_prices()) == alone
+
+
+def test_of_many_attempts_the_latest_are_kept_in_any_order() -> None:
+    events = [internal(InternalType.RESCHEDULED, number, number) for number in range(1, EARLIER_MOST + 4)]
+    jobs = [job_after(order) for order in permutations(events)]
+    assert all(without_arrival(job) == without_arrival(jobs[0]) for job in jobs)
+    assert (sorted(jobs[0]["attempts"]), jobs[0]["attempts_cut"]) == (["3", "4"], True)
 
 
 def test_later_facts_of_a_machine_are_added_and_the_earlier_of_two_times_wins() -> None:
@@ -278,14 +342,26 @@ def test_an_item_stays_under_4_kb_whatever_a_webhook_contains(character: str) ->
     }
     sent = delivery("workflow_job", payload, CREATED)
     made: Item = folded(None, job_event(sent, decoded(sent.body, JobPayload), CREATED))
+    made = folded(made, webhook("waiting", 1, deployment=DEPLOYMENT_ID))
+    made = folded(made, webhook("queued", 2, deployment=DEPLOYMENT_ID))
     long = dict.fromkeys(("pool_name", "fleet_id", "region", "instance_type"), text)
-    for number in range(2 * MARKS_MOST):
-        made = folded(made, internal(InternalType.RESCHEDULED, number, attempt=number + 1, **long))
-    for kind in (InternalType.ATTACHED, InternalType.INTERRUPTED, InternalType.TERMINATED):
-        made = folded(made, internal(kind, 99, attempt=2 * MARKS_MOST))
+    long |= {"spot_price_usd_per_hour": "9999.999999", "booted_at": CREATED.iso(), "registered_at": CREATED.iso()}
+    for number in range(1, 2 * MARKS_MOST):
+        machine = InstanceId(f"i-{number:032x}")
+        for kind in sorted(set(InternalType) - {InternalType.SCHEDULED}):
+            said = InternalEvent(KEY, kind, CREATED.plus(99), number, machine, attributes=long)
+            made = folded(made, internal_event(said, CREATED))
     assert 2000 < item_bytes({"PK": "9" * 30, "SK": "v", **made}) < 4096
     assert made["labels"][-1] == "…"
     assert "…" in made["custom_properties"]
+
+
+def test_a_repositorys_properties_get_the_room_that_the_item_has_left() -> None:
+    payload = job_payload("queued")
+    payload["repository"]["custom_properties"] = {f"property-{number}": "x" * 100 for number in range(12)}
+    sent = delivery("workflow_job", payload, CREATED)
+    kept = job_event(sent, decoded(sent.body, JobPayload), CREATED).identity["custom_properties"]
+    assert kept == payload["repository"]["custom_properties"]  # 1.3 KB
 
 
 def any_events() -> st.SearchStrategy[list[JobEvent]]:
@@ -340,10 +416,10 @@ def test_the_fast_path_equals_the_fold_where_its_condition_holds(events: Sequenc
 
 @pytest.mark.parametrize("name", STORIES)
 def test_events_in_order_take_the_fast_path(name: str) -> None:
-    """No read, no second write: the fast path is the usual one."""
+    """No read, no second write: the fast path is the usual one. Only a second machine needs the fold."""
     job: Item | None = None
     for event in STORIES[name]():
-        assert quick(event)[1].holds(job), event.type
+        assert quick(event)[1].holds(job) or event.type == InternalType.RESCHEDULED, event.type
         job = folded(job, event)
 
 

@@ -321,7 +321,7 @@ def test_pools_and_costs(store: Store) -> None:
     add(store, 1, "queued", "in_progress", "completed", pool="small")
     tracker = tracker_on(store)
     tracker.record_event(
-        InternalEvent(key, InternalType.ATTACHED, CREATED.plus(2), instance_id=InstanceId("i-0123456789abcdef0"))
+        InternalEvent(key, InternalType.ATTACHED, CREATED.plus(2), instance_id=InstanceId("i-0123456789abcde01"))
     )
     tracker.record_event(InternalEvent(key, InternalType.TERMINATED, CREATED.plus(42)))
     add(store, 2, "queued", "in_progress", "completed")

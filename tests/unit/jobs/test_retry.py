@@ -10,11 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
+from holdfast.jobs.cost.prices import shipped_prices
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
 from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.intake.webhook import WebhookSecrets, verified_delivery
 from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.jobs.read import queries
+from holdfast.jobs.read.item_views import Viewing, job_view
 from holdfast.jobs.sweep.interrupted_jobs import RETRY_CALLS_MOST, retry_interrupted
 from holdfast.jobs.sweep.polling import CallBudget
 from holdfast.jobs.sweep.retry import (
@@ -29,7 +31,7 @@ from holdfast.jobs.sweep.retry import (
 from holdfast.kernel.ids import InstallationId, InstanceId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHubRefused, GitHubUnavailable
-from holdfast.ports.store import Item
+from holdfast.ports.store import Item, Query
 from holdfast.ports.store.tables import LOGS
 from holdfast.simulator.proof.processes import Killed
 from holdfast.simulator.world.github_objects import JobPlan, SimJob, SimRun
@@ -39,6 +41,7 @@ from tests.payloads import CREATED
 from tests.support.simulated_github import UnreliableGitHub
 
 INSTALLATION = InstallationId(7)
+VIEWING = Viewing(shipped_prices())
 SECRETS = WebhookSecrets.from_text("secret")
 
 
@@ -61,7 +64,7 @@ class Stage:
 
     def send(self, job: SimJob, kind: InternalType, attempt: int = 1, lifecycle: str = "spot") -> None:
         attributes = {"instance_lifecycle": lifecycle} if "scheduled" in kind else {}
-        instance = InstanceId(f"i-{job.id:016x}")
+        instance = InstanceId(f"i-{job.id:017x}")
         key = JobKey(INSTALLATION, job.id)
         self.tracker.record_event(InternalEvent(key, kind, self.clock.now(), attempt, instance, attributes))
 
@@ -82,6 +85,40 @@ class Stage:
         gate = gate or CallGate(lambda _call, _moment: None)
         store, github = gate.wrapped(self.store, "store"), gate.wrapped(self.github, "github")
         return consider(store, github, self.key, policy or RetryPolicy(), self.clock.now()).verdict
+
+
+def test_an_interruption_concerns_the_job_that_runs_on_the_machine() -> None:
+    """GitHub gave each job the other's machine, and EC2 reclaimed the one that was launched for the first."""
+    stage = Stage()
+    first, second = stage.github.jobs_of(stage.run)
+    for job, other in ((first, second), (second, first)):
+        stage.send(job, InternalType.SCHEDULED)
+        stage.send(job, InternalType.ATTACHED)
+        stage.github.start(job, f"runs-on--i-{other.id:017x}--x7Qd")
+    stage.clock.sleep(30)
+    stage.send(first, InternalType.INTERRUPTED)
+    stage.send(first, InternalType.INTERRUPTED)
+    views = [job_view(queries.job(stage.store, JobKey(INSTALLATION, job.id)) or {}, VIEWING) for job in (first, second)]
+    assert [view.was_interrupted for view in views] == [False, True]
+    stage.github.finish(second, "failure")
+    stage.github.finish(first, "success")
+    stage.clock.sleep(30)
+    assert stage.consider() is RetryVerdict.RETRY
+    notes = stage.store.query(Query(LOGS, f"github#interrupted#{INSTALLATION}")).items
+    assert str(second.id) in [note["sk"] for note in notes]
+
+
+def test_a_job_that_fails_by_itself_on_anothers_machine_is_not_retried() -> None:
+    stage = Stage()
+    first, second = stage.github.jobs_of(stage.run)
+    stage.send(first, InternalType.SCHEDULED)
+    stage.send(first, InternalType.ATTACHED)
+    stage.github.start(first, f"runs-on--i-{second.id:017x}--x7Qd")
+    stage.send(first, InternalType.INTERRUPTED)
+    stage.github.finish(first, "failure")
+    stage.github.finish(second, "success")
+    stage.clock.sleep(300)
+    assert stage.consider() is RetryVerdict.NO
 
 
 def test_an_interrupted_run_is_retried_once() -> None:

@@ -12,10 +12,11 @@ from importlib.resources import files
 from typing import Final, Self
 
 from holdfast.jobs.model.durations import moments_of
+from holdfast.jobs.model.machines import earlier_machines, with_own_machine
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut, one_line
-from holdfast.ports.store import Value
+from holdfast.ports.store import Item
 
 SPOT_SHARE: Final = Decimal("0.4")  # of the on-demand price, if the spot price is unknown
 _SIZES: Final = {"nano": "0.0625", "micro": "0.125", "small": "0.25", "medium": "0.5", "large": "1", "xlarge": "2"}
@@ -78,21 +79,38 @@ class Cost:
     is_estimate: bool
 
 
-def cost_of(job: Mapping[str, Value], prices: Prices, now: Instant | None = None) -> Cost | None:
-    """The cost of the job's machine until it ended, or until now; None if unknown."""
-    seconds = moments_of(job).machine_seconds(now)
-    if seconds is None or "instance_type" not in job:
+def cost_of(job: Item, prices: Prices, now: Instant | None = None) -> Cost | None:
+    """The cost of the job's machines, one for each attempt, until they ended or until now; None if unknown."""
+    last = _cost_of_machine(with_own_machine(job), prices, now)
+    # What was reclaimed was paid for. A machine whose end was not reported ended at the latest with the next attempt.
+    earlier = [_cost_of_machine(facts, prices, _end_of(facts)) for facts in earlier_machines(job)]
+    known = [cost for cost in (last, *earlier) if cost is not None]
+    if len(known) <= len(earlier):
+        return None
+    is_estimate = "attempts_cut" in job or any(cost.is_estimate for cost in known)
+    return Cost(sum((cost.usd for cost in known), Decimal(0)), is_estimate)
+
+
+def _end_of(facts: Item) -> Instant | None:
+    end_ms = facts.get("interrupted_ms") or facts["next_ms"]
+    return Instant(int(end_ms)) if end_ms else None
+
+
+def _cost_of_machine(facts: Item, prices: Prices, end: Instant | None) -> Cost | None:
+    seconds = moments_of(facts).machine_seconds(end)
+    if seconds is None or "instance_type" not in facts:
         return None
     price = prices.of(
-        job["instance_type"],
-        job.get("instance_lifecycle", "on-demand"),
-        job.get("region"),
-        job.get("spot_price_usd_per_hour"),
+        facts["instance_type"],
+        facts.get("instance_lifecycle", "on-demand"),
+        facts.get("region"),
+        facts.get("spot_price_usd_per_hour"),
     )
     if price is None:
         return None
     usd = (price.usd_per_hour * Decimal(str(seconds)) / 3600).quantize(_CENT_PARTS)
-    return Cost(usd, price.is_estimate)
+    is_guess = "next_ms" in facts and "terminated_ms" not in facts
+    return Cost(usd, price.is_estimate or is_guess)
 
 
 def _size_times(size: str) -> Decimal | None:

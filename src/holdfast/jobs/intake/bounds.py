@@ -7,15 +7,18 @@ from typing import Any, Final
 
 from holdfast.jobs.intake.payloads import UnusablePayload
 from holdfast.kernel.text import cut
+from holdfast.ports.store.values import value_bytes
 
 MARK: Final = "…"  # the end of a text that was cut
+_MARK_BYTES: Final = 30  # of a mark as a property, and of the attribute's own name
 NAME_BYTES_MOST: Final = 200
 BRANCH_BYTES_MOST: Final = 100
 SHA_BYTES_MOST: Final = 64
 LABELS_MOST: Final = 64
 LABEL_BYTES_MOST: Final = 256
 LABELS_BYTES_MOST: Final = 800
-PROPERTIES_BYTES_MOST: Final = 800
+# What every webhook repeats. The rest of the 4 KB is for what happens to the job: runner, machines, marks.
+IDENTITY_BYTES_MOST: Final = 1990
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}/(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100}")
 
 
@@ -50,18 +53,19 @@ def labels(found: Sequence[str]) -> list[str]:
     return kept
 
 
-def properties(found: Any) -> dict[str, Any]:
-    """A repository's custom properties (text, flags, whole numbers, lists of text), as many as fit."""
+def properties(found: Any, room: int) -> dict[str, Any]:
+    """A repository's custom properties (text, flags, whole numbers, lists of text), as many as fit into the room."""
     kept: dict[str, Any] = {}
-    room = PROPERTIES_BYTES_MOST
+    room -= _MARK_BYTES
     for name, value in sorted(found.items()) if isinstance(found, Mapping) else ():
         plain = _plain(value)
         if plain is None or not name:
             continue
-        room -= len(str(name).encode()) + len(str(plain).encode())
+        one = {bounded(str(name)): plain}
+        room -= value_bytes(one)
         if room < 0:
             return {**kept, MARK: MARK}
-        kept[bounded(name)] = plain
+        kept |= one
     return kept
 
 

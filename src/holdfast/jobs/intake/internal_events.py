@@ -76,6 +76,8 @@ def internal_event(event: InternalEvent, received_at: Instant) -> JobEvent:
         facts |= {"instance_id": event.instance_id, "attached_ms": event.at.epoch_ms}
     elif event.type is InternalType.TERMINATED:
         facts["terminated_ms"] = event.at.epoch_ms
+    elif event.type is InternalType.INTERRUPTED:
+        facts["interrupted_ms"] = event.at.epoch_ms
     scheduling = Scheduling(
         event.attempt,
         planned=facts if is_plan else {},
@@ -92,6 +94,22 @@ def internal_event(event: InternalEvent, received_at: Instant) -> JobEvent:
         source="internal",
         status=Status.SCHEDULED if is_plan else None,
         scheduling=scheduling,
+        interrupted_machine=event.instance_id if event.type is InternalType.INTERRUPTED else None,
+        is_interruption=event.type is InternalType.INTERRUPTED,
+    )
+
+
+def interruption_of(key: JobKey, event: InternalEvent, received_at: Instant) -> JobEvent:
+    """The interruption of the job that runs on a machine, which was launched for the job of the event."""
+    return JobEvent(
+        key=key,
+        type=event.type,
+        at=event.at,
+        received_at=received_at,
+        mark=short_mark("internal", event.type, "machine", event.instance_id or "", event.at.iso()),
+        source="internal",
+        interrupted_machine=event.instance_id,
+        is_interruption=True,
     )
 
 

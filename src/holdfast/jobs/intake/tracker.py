@@ -14,11 +14,13 @@ from typing import Final
 
 from holdfast.jobs.intake import handlers
 from holdfast.jobs.intake.handlers import HandlerContext
-from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event
+from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event, interruption_of
 from holdfast.jobs.intake.payloads import PingPayload, UnusablePayload, decoded
 from holdfast.jobs.intake.record import Recorded, record
 from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult, WebhookRefused
+from holdfast.jobs.model.machines import machine_named
 from holdfast.jobs.model.times import is_too_old
+from holdfast.jobs.read.queries import running_on
 from holdfast.jobs.sweep.interrupted_jobs import note_interrupted
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.ids import InstallationId
@@ -171,7 +173,17 @@ class Tracker:
         if event.type is InternalType.INTERRUPTED:
             # Not earlier: a sweep in between would find a failure without an interruption, and drop the note.
             note_interrupted(self.store, event.key, now)
+            self._record_for_job_on_machine(event, recorded, now)
         return recorded
+
+    def _record_for_job_on_machine(self, event: InternalEvent, recorded: Recorded, now: Instant) -> None:
+        """The machine may run another job than the one it was launched for: that job is interrupted as well."""
+        if event.instance_id is None or machine_named(recorded.job.get("runner_name", "")) == event.instance_id:
+            return
+        other = running_on(self.store, event.key.installation_id, event.instance_id)
+        if other is not None and other != event.key:
+            record(self.store, interruption_of(other, event, now), self.received_by)
+            note_interrupted(self.store, other, now)
 
     def check_age(self, delivery: Delivery, now: Instant) -> None:
         """Raise UnusablePayload if the delivery is a replay."""

@@ -5,12 +5,13 @@
 The time that people take to approve is separate: no queue time includes it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from holdfast.jobs.model.machines import with_own_machine
 from holdfast.jobs.model.times import parsed
 from holdfast.kernel.instants import Instant
-from holdfast.ports.store import Value
+from holdfast.ports.store import Item, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,9 @@ class Moments:
         }
 
 
-def moments_of(job: Mapping[str, Value]) -> Moments:
+def moments_of(job: Item) -> Moments:
+    """The job's moments; those of a machine that it did not get are left out."""
+    job = with_own_machine(job)
     return Moments(
         created=parsed(job.get("created_at")),
         received=parsed(job.get("received_at")),

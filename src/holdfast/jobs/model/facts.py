@@ -6,7 +6,8 @@ Each attribute of a job has one kind of source, so no event overwrites what anot
     deployment   any event that names one
     gate         queued and waiting: the latest time of each
     scheduling   the runner fleet's events, each of one scheduling attempt
-    runner       in_progress and completed, which agree
+    interrupted  the runner fleet's events: the machines that EC2 reclaimed
+    runner       in_progress and completed, which agree; its name decides the job's machine (`machines.py`)
     end          completed
 """
 
@@ -26,6 +27,7 @@ from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
 from holdfast.ports.store import Value
+from holdfast.ports.store.values import item_bytes
 
 KEPT_SECONDS: Final = 90 * 86_400
 FAILED: Final = frozenset({"failure", "timed_out", "startup_failure", "action_required"})
@@ -66,7 +68,7 @@ class DeploymentLink(Struct, frozen=True):
 
 
 class Scheduling(Struct, frozen=True):
-    """What the runner fleet did for the job. The facts of a higher attempt replace those of a lower one.
+    """What the runner fleet did for the job. The job shows the facts of its highest attempt, and keeps some of others.
 
     Within an attempt, `actual` facts replace `planned` ones: EC2 may have launched another instance type.
     `instance_id` is the machine of the event, if it names one.
@@ -99,6 +101,8 @@ class JobEvent(Struct, frozen=True):
     runner: Runner | None = None
     end: End | None = None
     head_branch: str | None = None
+    interrupted_machine: str | None = None  # EC2 reclaimed it; the job need not be the one that it was launched for
+    is_interruption: bool = False
     is_inferred: bool = False  # concluded by us; anything that GitHub reports takes precedence
 
     @property
@@ -207,8 +211,10 @@ def identity(payload: JobPayload, job: WorkflowJob, run: RunKey, received_at: In
         found["default_branch"] = bounds.bounded(payload.repository.default_branch, bounds.BRANCH_BYTES_MOST)
     if job.labels:
         found["labels"] = bounds.labels(job.labels)
-    if kept := bounds.properties(payload.repository.custom_properties):
-        found["custom_properties"] = kept
+    if payload.repository.custom_properties:
+        room = bounds.IDENTITY_BYTES_MOST - item_bytes(found)
+        if kept := bounds.properties(payload.repository.custom_properties, room):
+            found["custom_properties"] = kept
     return found
 
 

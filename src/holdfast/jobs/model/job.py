@@ -14,6 +14,7 @@ condition refuses repeated and late events, and the refused write returns the it
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from holdfast.jobs.intake.bounds import bounded
 from holdfast.jobs.intake.item_writes import combined, if_absent, set_values
 from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, Runner, Scheduling, Status
 from holdfast.jobs.model.keys import by_status
@@ -46,9 +47,27 @@ SCHEDULING: Final = (
     "booted_ms",
     "registered_ms",
     "terminated_ms",
+    "interrupted_ms",
 )
+# What is kept of an earlier attempt: its machine's cost and interruption.
+_KEPT_OF_EARLIER: Final = frozenset(
+    {
+        "scheduled_at",
+        "instance_type",
+        "instance_lifecycle",
+        "region",
+        "spot_price_usd_per_hour",
+        "instance_id",
+        "attached_ms",
+        "terminated_ms",
+        "interrupted_ms",
+    }
+)
+EARLIER_MOST: Final = 2  # of more attempts, the latest are kept, and the item says so
+_EARLIER_BYTES_MOST: Final = 34  # an instance id; instance types and regions are shorter
+INTERRUPTED_MOST: Final = 4
 # If an event is reported again with another time, the earlier time wins.
-_EARLIEST_WINS: Final = ("scheduled_at", "attached_ms", "booted_ms", "registered_ms", "terminated_ms")
+_EARLIEST_WINS: Final = ("scheduled_at", "attached_ms", "booted_ms", "registered_ms", "terminated_ms", "interrupted_ms")
 
 
 def folded(job: Item | None, event: JobEvent) -> Item:
@@ -62,6 +81,11 @@ def folded(job: Item | None, event: JobEvent) -> Item:
         new.setdefault("deployment_id", event.deployment.deployment_id)
     if event.scheduling is not None:
         _fold_scheduling(new, event)
+    if event.is_interruption:
+        new["was_interrupted"] = True
+    if event.interrupted_machine is not None:
+        machines = {*new.get("interrupted_machines", ()), event.interrupted_machine}
+        new["interrupted_machines"] = frozenset(sorted(machines)[-INTERRUPTED_MOST:])
     if event.runner is not None and event.runner > runner_of(new):
         new = {name: value for name, value in new.items() if name not in _RUNNER} | _runner_attributes(event.runner)
     # Keep the largest marks, so that the order of arrival does not matter.
@@ -132,23 +156,50 @@ def _fold_scheduling(new: Item, event: JobEvent) -> None:
     scheduling = event.scheduling
     assert scheduling is not None  # noqa: S101 -- called for events that have one; narrows the type
     if scheduling.is_interrupted:
-        new["was_interrupted"] = True
         new["interrupted_attempt"] = max(new.get("interrupted_attempt", 0), scheduling.attempt)
     known = new.get("scheduling_attempt", 0)
     if scheduling.attempt > known:
+        if known:
+            _keep_earlier(new, known, {name: new[name] for name in SCHEDULING if name in new})
         for name in SCHEDULING:
             new.pop(name, None)
         new["scheduling_attempt"] = scheduling.attempt
     if scheduling.attempt >= known:
-        _check_machine(new, event, scheduling)
-        plan = {name: value for name, value in scheduling.planned.items() if name not in new or name in _EARLIEST_WINS}
-        for name, value in {**plan, **scheduling.actual}.items():
-            new[name] = min(value, new.get(name, value)) if name in _EARLIEST_WINS else value
+        _fold_machine(new, event, scheduling)
+        return
+    earlier = dict(new.get("attempts", {}).get(str(scheduling.attempt), {}))
+    _fold_machine(earlier, event, scheduling)
+    _keep_earlier(new, scheduling.attempt, earlier)
 
 
-def _check_machine(job: Item, event: JobEvent, scheduling: Scheduling) -> None:
+def _fold_machine(facts: Item, event: JobEvent, scheduling: Scheduling) -> None:
+    """Fold the event into the facts of its attempt."""
+    _check_machine(facts, event, scheduling)
+    plan = {name: value for name, value in scheduling.planned.items() if name not in facts or name in _EARLIEST_WINS}
+    for name, value in {**plan, **scheduling.actual}.items():
+        facts[name] = min(value, facts.get(name, value)) if name in _EARLIEST_WINS else value
+
+
+def _keep_earlier(new: Item, attempt: int, facts: Item) -> None:
+    kept = {name: _short(value) for name, value in facts.items() if name in _KEPT_OF_EARLIER}
+    if not kept:
+        return
+    if "attached_ms" in kept:
+        kept.pop("scheduled_at", None)  # the time of a machine counts from its launch
+    attempts = {**new.get("attempts", {}), str(attempt): kept}
+    latest = sorted(attempts, key=int)[-EARLIER_MOST:]
+    if len(latest) < len(attempts):
+        new["attempts_cut"] = True
+    new["attempts"] = {name: attempts[name] for name in latest}
+
+
+def _short(value: Value) -> Value:
+    return bounded(value, _EARLIER_BYTES_MOST) if isinstance(value, str) else value
+
+
+def _check_machine(facts: Item, event: JobEvent, scheduling: Scheduling) -> None:
     """Raise BadRequest for a second machine in one attempt: the result would depend on the order of the events."""
-    there = job.get("instance_id")
+    there = facts.get("instance_id")
     if there is not None and scheduling.instance_id is not None and there != scheduling.instance_id:
         raise BadRequest(
             f"{event.type} of job {event.key}: attempt {scheduling.attempt} has machine {there}, "
@@ -179,6 +230,11 @@ def quick(event: JobEvent) -> tuple[Update, Condition]:
         update, condition = _quick_scheduling(event.scheduling, is_plan=event.status is not None)
         parts.append(update)
         conditions.append(condition)
+    if event.is_interruption:
+        parts.append(set_values({"was_interrupted": True}))
+    if event.interrupted_machine is not None:
+        parts.append(attr("interrupted_machines").add_elements({event.interrupted_machine}))
+        conditions.append(~attr("interrupted_machines").is_larger_than(INTERRUPTED_MOST - 1))
     return combined(parts), All(tuple(conditions))
 
 
@@ -211,15 +267,15 @@ def _runner_is_newer(runner: Runner) -> Condition:
 
 
 def _quick_scheduling(scheduling: Scheduling, *, is_plan: bool) -> tuple[Update, Condition]:
+    """A first attempt, or one more fact of the current one. The facts of an earlier attempt are moved by `folded`."""
     facts = {**scheduling.planned, **scheduling.actual}
-    if scheduling.is_interrupted:
-        facts |= {"was_interrupted": True, "interrupted_attempt": scheduling.attempt}
     attempt = attr("scheduling_attempt")
-    if not is_plan:
-        conditions: list[Condition] = [attr(name).is_absent() for name in _EARLIEST_WINS if name in scheduling.actual]
-        if scheduling.instance_id is not None:
-            machine = attr("instance_id")
-            conditions.append(machine.is_absent() | machine.equals(scheduling.instance_id))
-        return set_values(facts), All((attempt.equals(scheduling.attempt), *conditions))
-    update = _set_group(facts | {"scheduling_attempt": scheduling.attempt}, SCHEDULING)
-    return update, attempt.is_absent() | attempt.less_than(scheduling.attempt)
+    if is_plan:
+        return set_values(facts | {"scheduling_attempt": scheduling.attempt}), attempt.is_absent()
+    conditions: list[Condition] = [attr(name).is_absent() for name in _EARLIEST_WINS if name in scheduling.actual]
+    if scheduling.is_interrupted:
+        facts["interrupted_attempt"] = scheduling.attempt
+    if scheduling.instance_id is not None:
+        machine = attr("instance_id")
+        conditions.append(machine.is_absent() | machine.equals(scheduling.instance_id))
+    return set_values(facts), All((attempt.equals(scheduling.attempt), *conditions))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.jobs.model.durations import Moments, moments_of
 from holdfast.jobs.model.facts import Status
+from holdfast.jobs.model.machines import is_taken_down
 from holdfast.jobs.read.item_views import JobView, repository_of
 from holdfast.jobs.read.stuck import StuckLimits, seconds_in_status
 from holdfast.jobs.sweep.retry import failed_by_interruption
@@ -84,7 +85,7 @@ def _scheduled(job: Item, moments: Moments) -> Explanation:
     what = " ".join(str(job[name]) for name in ("instance_lifecycle", "instance_type") if name in job) or "any type"
     attempt = job.get("scheduling_attempt", 1)
     because = f"A machine ({what}) was requested" + (f" in attempt {attempt}" if attempt > 1 else "")
-    if job.get("interrupted_attempt", 0) >= attempt:
+    if is_taken_down(job):
         because += "; EC2 is reclaiming it"
         return Explanation("scheduled", _iso(moments.scheduled), because + ".", "another machine is requested")
     if "instance_id" in job:
@@ -100,7 +101,7 @@ def _in_progress(job: Item, moments: Moments) -> Explanation:
     if moments.overall_queue_ms is not None:
         because += f", {age(moments.overall_queue_ms // 1000)} after it was created"
         because += f" (plus {age(moments.approval_ms // 1000)} of waiting for approval)" if moments.approval_ms else ""
-    is_lost = job.get("interrupted_attempt", 0) >= job.get("scheduling_attempt", 1)
+    is_lost = is_taken_down(job)
     following = "EC2 is reclaiming its machine; it will fail, and may be rerun" if is_lost else "it completes"
     return Explanation("in_progress", _iso(moments.started), because + ".", following)
 
@@ -111,7 +112,7 @@ def _completed(job: Item, moments: Moments, run: Item | None) -> Explanation:
         because = f"It ended with {conclusion} without running."
     else:
         because = f"It ended with {conclusion} after running for {age(moments.run_seconds or 0)}."
-    if job.get("interrupted_attempt", 0) >= job.get("scheduling_attempt", 1):
+    if is_taken_down(job):
         because += " EC2 had reclaimed its machine."
     repository = repository_of(job) or "its repository"
     following = f"nothing; the log stays in {repository} for a while"

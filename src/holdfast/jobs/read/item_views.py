@@ -10,6 +10,7 @@ from holdfast.jobs.cost.prices import Prices, cost_of
 from holdfast.jobs.model.durations import Moments, moments_of
 from holdfast.jobs.model.job import rank_ms
 from holdfast.jobs.model.keys import job_key_of, run_key_of
+from holdfast.jobs.model.machines import was_interrupted, with_own_machine
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.json_types import Count, Money, OpenShape, Shape, Time
 from holdfast.ports.store import Item, Value
@@ -140,9 +141,10 @@ _AS_STORED: Final = (
 )
 
 
-def job_view(job: Mapping[str, Value], viewing: Viewing, workflow_id: int | None = None) -> JobView:
+def job_view(job: Item, viewing: Viewing, workflow_id: int | None = None) -> JobView:
     """`workflow_id`: the run has it, not the job."""
     key = job_key_of(job["PK"])
+    is_interrupted, job = was_interrupted(job), with_own_machine(job)
     run = run_key_of(job["GSI3-PK"]) if "GSI3-PK" in job else None
     repository = repository_of(job)
     moments = moments_of(job)
@@ -162,7 +164,7 @@ def job_view(job: Mapping[str, Value], viewing: Viewing, workflow_id: int | None
         else None,
         status=job.get("status") or _status_of(job),
         labels=_labels_of(job),
-        was_interrupted=job.get("was_interrupted", False),
+        was_interrupted=is_interrupted,
         usage_in_seconds=moments.run_seconds,
         usage_in_dollars=cost.usd if cost else None,
         usage_in_dollars_is_estimate=cost.is_estimate if cost else None,

@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey, by_repository, by_status
+from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey, by_repository, by_status, job_key_of
+from holdfast.jobs.model.machines import machine_named
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.kernel.instants import Instant
@@ -133,6 +134,13 @@ def jobs_by_status(
     """Ordered by creation. The items have the attributes of the index, unless `whole`, or a filter needs more."""
     query = _query("GSI1", by_status(installation, status), span, paging)
     return _page_of(store, query, paging, wanted, whole=whole or not wanted.is_within_index)
+
+
+def running_on(store: Store, installation: InstallationId, instance_id: str) -> JobKey | None:
+    """The job that runs on the machine, by its runner's name; looked for among the 1,000 newest jobs in progress."""
+    query = _query("GSI1", by_status(installation, "in_progress"), ALWAYS, FIRST)
+    found = _page_of(store, query, Paging(1), lambda job: machine_named(job.get("runner_name", "")) == instance_id)
+    return job_key_of(found.items[0]["PK"]) if found.items else None
 
 
 def jobs_by_repository(

@@ -9,6 +9,7 @@ from typing import Any, Final
 from holdfast.jobs.cost.prices import Prices, cost_of
 from holdfast.jobs.model.durations import moments_of
 from holdfast.jobs.model.facts import FAILED
+from holdfast.jobs.model.machines import was_interrupted, with_own_machine
 from holdfast.jobs.read.item_views import repository_of
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.instants import Instant
@@ -53,7 +54,7 @@ def group_of(name: str, jobs: Sequence[Item]) -> Group:
         run_seconds=_spread(each.run_seconds for each in moments),
         queue_seconds=_spread(_seconds(each.overall_queue_ms) for each in moments),
         approval_seconds=_spread(each.approval_ms / 1000 for each in moments if each.released),
-        interrupted=sum(1 for job in jobs if job.get("was_interrupted")),
+        interrupted=sum(1 for job in jobs if was_interrupted(job)),
     )
 
 
@@ -137,7 +138,7 @@ def _cost_group(name: str, jobs: Sequence[Item], prices: Prices, now: Instant | 
 
 
 def _pool(job: Item) -> str:
-    return str(job.get("pool_name", "none"))
+    return str(with_own_machine(job).get("pool_name", "none"))
 
 
 def _seconds(milliseconds: int | None) -> float | None:

@@ -23,6 +23,7 @@ from typing import Final
 from holdfast.jobs.model.durations import moments_of
 from holdfast.jobs.model.facts import FAILED
 from holdfast.jobs.model.keys import JobKey, RunKey
+from holdfast.jobs.model.machines import is_taken_down, with_own_machine
 from holdfast.jobs.read.run_views import is_complete
 from holdfast.jobs.sweep.polling import CallBudget, poll_run
 from holdfast.kernel.errors import WriteConflict
@@ -95,8 +96,8 @@ def failed_by_interruption(job: Item) -> bool:
     return (
         job.get("conclusion") in FAILED
         and bool(job.get("was_interrupted"))
-        and job.get("interrupted_attempt") == job.get("scheduling_attempt")
-        and job.get("instance_lifecycle", "spot") == "spot"
+        and is_taken_down(job)
+        and with_own_machine(job).get("instance_lifecycle", "spot") == "spot"
     )
 
 
