@@ -10,7 +10,11 @@ from tools.docs import commands
 
 HERE: Final = Path(__file__).parent
 # Intended: (command, option) that is new or gone, each with its reason beside it.
-NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset()
+NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
+    {
+        ("holdfast jobs list", "instance_id"),  # a runner fleet looks its jobs up by machine
+    }
+)
 GONE_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset()
 NEW_SETTINGS: Final[frozenset[str]] = frozenset(
     {

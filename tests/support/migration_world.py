@@ -78,9 +78,9 @@ class World:
         self.store: Any = Faulty(memory_store(self.clock))
         self.bucket = Bucket(self.objects, self.layout)
         self.tracker = Tracker(self.store, self.clock, "test")
-        watch = PhaseWatch(self.store, self.clock, StoredPhase())
-        self.dual = DualTracker(self.tracker, self.bucket, watch, self.clock, self.calls.append)
-        self.reads = DualReads(self.store, self.bucket, watch, self.clock, self.calls.append)
+        self.watch = PhaseWatch(self.store, self.clock, StoredPhase())
+        self.dual = DualTracker(self.tracker, self.bucket, self.watch, self.clock, self.calls.append)
+        self.reads = DualReads(self.store, self.bucket, self.watch, self.clock, self.calls.append)
 
     def mortal(self, death: Death) -> None:
         self.store.meet = self.objects.fault = death

@@ -108,6 +108,7 @@ def jobs_commands() -> None:
 @click.option("--workflow", metavar="NAME", help="Only jobs of this workflow.")
 @click.option("--conclusion", metavar="WORD", help="Only jobs with this conclusion.")
 @click.option("--name", "job_name", metavar="NAME", help="Only jobs with this name.")
+@click.option("--instance-id", metavar="ID", help="Only jobs of this machine.")
 @paging
 @as_json
 @with_settings("--data")

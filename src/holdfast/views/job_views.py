@@ -3,6 +3,7 @@
 Parameters are texts, and are validated here for all of them.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final, TypeVar
@@ -18,7 +19,7 @@ from holdfast.jobs.read.item_views import JobEventView, JobView, Viewing, event_
 from holdfast.jobs.read.queries import ANY, FILTERS, Filter, FoundItems
 from holdfast.jobs.read.run_views import deployment_view, run_view
 from holdfast.jobs.read.stuck import StuckLimits, seconds_in_status
-from holdfast.kernel.errors import BadRequest, NotFound
+from holdfast.kernel.errors import BadRequest, NotFound, Retryable
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Item, Store
@@ -52,6 +53,7 @@ from holdfast.views.query_params import QueryParams, number
 QUEUE_MOST: Final = 200
 WAITING_MOST: Final = 50
 _IN_QUEUE: Final = ("queued", "scheduled")
+_log = logging.getLogger(__name__)
 
 Params = Mapping[str, str]
 T = TypeVar("T")
@@ -170,7 +172,13 @@ class JobViews:
 
     def job(self, installation_id: str, job_id: str, params: Params) -> JobView:
         QueryParams(params)
-        return self._job_views([self._job(job_key(installation_id, job_id))])[0]
+        job = self._job(job_key(installation_id, job_id))
+        try:
+            return self._job_views([job])[0]
+        except Retryable as error:
+            # The job came from S3, which stands in for tables that do not respond; its run is only in the tables.
+            _log.warning("the store does not respond; showing the job without its workflow_id: %s", error)
+            return job_view(job, self._viewing, None)
 
     def explain(self, installation_id: str, job_id: str, params: Params) -> ExplainedJob:
         QueryParams(params)

@@ -372,6 +372,23 @@ def test_items_of_an_older_deployment_can_be_shown() -> None:
     assert (view.total_jobs, view.completed_jobs, view.failed_jobs) == (3, 3, 1)
 
 
+def test_jobs_of_a_machine_are_found_with_and_without_a_status_or_repository(store: Store) -> None:
+    """The indexes do not contain the machine, so the items themselves are read."""
+    for number in (1, 2, 3):
+        add(store, number, "queued", "in_progress")
+        attached = InternalEvent(
+            JobKey(INSTALLATION, JobId(number)),
+            InternalType.ATTACHED,
+            CREATED.plus(5),
+            instance_id=InstanceId(f"i-0000000000000000{number % 2}"),
+        )
+        tracker_on(store).record_event(attached)
+    for others in ({}, {"status": "in_progress"}, {"repo": REPOSITORY}):
+        found = tracking_on(store).jobs(asked(instance_id="i-00000000000000001", **others))
+        assert sorted(job.job_id for job in found.items) == [1, 3]
+    assert tracking_on(store).jobs(asked(instance_id="i-00000000000000009")).items == []
+
+
 # Statistics
 
 

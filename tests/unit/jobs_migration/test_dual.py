@@ -3,20 +3,27 @@
 import json
 import logging
 from collections import Counter
+from threading import Event
 from typing import Any
 
 import pytest
 
+from holdfast.jobs.cost.prices import shipped_prices
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
 from holdfast.jobs.intake.webhook import ReceiptResult
 from holdfast.jobs.migration.counts import EVERY_SECONDS, DailyCounts, StorageCall, call_totals
+from holdfast.jobs.migration.dual import DualReads
 from holdfast.jobs.migration.layout import STATUSES, UNSTORED
 from holdfast.jobs.migration.phases import Phase
+from holdfast.jobs.migration.status import migration_status
 from holdfast.jobs.model.keys import JobKey
-from holdfast.kernel.errors import Retryable, StoreUnavailable
+from holdfast.jobs.read.item_views import Viewing
+from holdfast.jobs.read.stuck import StuckLimits
+from holdfast.kernel.errors import NotFound, Retryable, StoreUnavailable
 from holdfast.kernel.ids import InstallationId, InstanceId, JobId
 from holdfast.ports.objects import every_entry
 from holdfast.ports.store.tables import JOBS, RUNS
+from holdfast.views.job_views import JobViews
 from tests.payloads import CREATED, delivery, sample
 from tests.support.migration_world import LAYOUT, World, life
 
@@ -287,3 +294,49 @@ def test_only_one_webhook_per_interval_waits_for_counts_that_hang() -> None:
         for _ in range(5):
             ledger(StorageCall(1, "write", "s3", "ok", 0.1))
         assert len(tries) == periods
+
+
+def views(world: World) -> JobViews:
+    return JobViews(world.reads, world.clock, Viewing(shipped_prices()), StuckLimits())
+
+
+@pytest.mark.parametrize("phase", [Phase.DUAL_WRITE, Phase.DUAL_READ])
+def test_s3_stands_in_for_the_view_of_a_job_while_no_table_responds(phase: Phase) -> None:
+    """Only `workflow_id` is unknown meanwhile: it is stored with the run, which S3 does not have."""
+    world = World()
+    world.go_to(phase)
+    receive_all(world)
+    world.store.fails = lambda call: call in ("get", "batch_get", "query")
+    shown = views(world).job("1", "7", {})
+    assert (shown.status, shown.conclusion, shown.workflow_id) == ("completed", "success", None)
+    world.store.fails = lambda _: False
+    with pytest.raises(NotFound):
+        views(world).job("1", "8", {})
+
+
+@pytest.mark.parametrize("phase", [Phase.DUAL_WRITE, Phase.DUAL_READ])
+def test_s3_does_not_wait_for_as_long_as_the_store_retries(phase: Phase) -> None:
+    """Both reads of a job's view have a timeout; without one, this test would wait for the store forever."""
+    world = World()
+    world.go_to(phase)
+    receive_all(world)
+    responds = Event()
+    world.store.meet = lambda call, when: when == "before" and call in ("get", "batch_get") and responds.wait()
+    world.reads = DualReads(world.store, world.bucket, world.watch, world.clock, world.calls.append, 0.01)
+    try:
+        assert views(world).job("1", "7", {}).status == "completed"
+    finally:
+        responds.set()
+    assert calls_by_name(world)["s3_read_stood_in"] == 1
+
+
+def test_a_single_read_that_fell_back_to_s3_blocks_the_last_phase() -> None:
+    """No other call follows it, and the process is still running."""
+    world = World()
+    world.go_to(Phase.DUAL_READ)
+    world.older(life(7)[0], "queued", 1, 7)
+    counts = DailyCounts(world.store, world.clock)
+    reads = DualReads(world.store, world.bucket, world.watch, world.clock, counts)
+    assert reads.get(JOBS, JOB.item) is not None
+    status = migration_status(world.store, world.objects, Phase.OFF, world.clock.now())
+    assert any("found a job in S3 but not in the tables" in reason for reason in status.against_next())

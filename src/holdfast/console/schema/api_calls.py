@@ -42,6 +42,7 @@ _JOB_CALLS: Final = (
             ("workflow", "The workflow's name."),
             ("conclusion", "The job's conclusion."),
             ("job_name", "The job's name."),
+            ("instance_id", "The machine of its runner."),
             *_LISTING,
         ),
         errors=(400, 404, 503),

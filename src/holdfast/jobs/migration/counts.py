@@ -2,7 +2,8 @@
 
 Each stay in a phase has its own counts, so that failures before a step back do not count after it.
 
-Between updates the counts are in memory: a process that is killed loses some seconds of counts, but no data.
+Between updates the counts are in memory: a process that is killed loses some seconds of counts, but no data. A read
+that found its job only in S3 is stored at once, because it blocks the next phase.
 """
 
 import logging
@@ -117,7 +118,8 @@ class DailyCounts:
             if call.outcome != "failed":
                 self._pending[call.stay, f"{call.side}_{call.call}_us"] += round(call.seconds * 1e6)
             seconds = self._clock.monotonic_seconds()
-            if seconds < self._due:
+            # A fallback is stored at once: it is rare, it blocks the next phase, and no other call may follow it.
+            if seconds < self._due and call.outcome != "fallback":
                 return
             self._due = seconds + EVERY_SECONDS  # even if the write fails: other threads do not try meanwhile
         with suppress(StoreUnavailable):  # it continues in the background: no webhook waits for counts

@@ -4,7 +4,7 @@ The older system's objects are webhooks about jobs. Other events have no object,
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -24,11 +24,12 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.objects import Objects
 from holdfast.ports.store import Item, Key, Meter, Store, Table
 from holdfast.ports.store.forwarding import ForwardingStore
-from holdfast.ports.store.tables import JOBS
+from holdfast.ports.store.tables import JOBS, RUNS
 
 T = TypeVar("T")
 _TRIES: Final = 2  # of a call to S3, within GitHub's ten seconds
 STORE_SECONDS: Final = 4.0  # of these ten, while S3 is the source of truth
+READ_SECONDS: Final = 3.0  # after which S3 stands in for the tables
 _THREADS: Final = 64
 _log = logging.getLogger(__name__)
 
@@ -125,8 +126,18 @@ class DualReads(ForwardingStore):
     Implements `holdfast.ports.store.Store`. S3 has no indexes: lists come from the tables in every phase.
     """
 
-    def __init__(self, store: Store, bucket: Bucket, watch: PhaseWatch, clock: Clock, report: ReportCall) -> None:
+    def __init__(
+        self,
+        store: Store,
+        bucket: Bucket,
+        watch: PhaseWatch,
+        clock: Clock,
+        report: ReportCall,
+        read_seconds: float = READ_SECONDS,
+    ) -> None:
         super().__init__(store)
+        self._read_seconds = read_seconds
+        self._with_timeout = StoreTimeout(read_seconds, _THREADS, "dual-read")
         self._bucket = bucket
         self._watch = watch
         self._clock = clock
@@ -141,10 +152,23 @@ class DualReads(ForwardingStore):
 
         if table.name != JOBS.name or not stored.phase.writes_objects:
             return call()
-        from_store = partial(self._timer.timed, stored.seq, "read", "store", call, _hit_or_miss)
+
+        def timed_out() -> Item | None:
+            return self._with_timeout(call)
+
+        from_store = partial(self._timer.timed, stored.seq, "read", "store", timed_out, _hit_or_miss)
         if stored.phase is Phase.DUAL_READ:
             return self._from_store_first(from_store, stored.seq, key)
         return self._from_both(from_store, stored.seq, key)
+
+    def batch_get(self, table: Table, keys: Sequence[Key], *, consistent: bool = False) -> list[Item | None]:
+        """While S3 may stand in, a job's run does not make its view wait for as long as the store retries."""
+
+        def call() -> list[Item | None]:
+            return self._store.batch_get(table, keys, consistent=consistent)
+
+        is_run = table.name == RUNS.name and self._watch.now().phase.writes_objects
+        return self._with_timeout(call) if is_run else call()
 
     def _from_store_first(self, from_store: Callable[[], Item | None], stay: int, key: Key) -> Item | None:
         try:
@@ -180,7 +204,8 @@ class DualReads(ForwardingStore):
         return merged | {"dl": known.get("dl", frozenset()) | merged["dl"]}
 
     def metered(self, meter: Meter) -> Store:
-        return DualReads(self._store.metered(meter), self._bucket, self._watch, self._clock, self._report)
+        store = self._store.metered(meter)
+        return DualReads(store, self._bucket, self._watch, self._clock, self._report, self._read_seconds)
 
 
 def _hit_or_miss(found: Item | None) -> Outcome:

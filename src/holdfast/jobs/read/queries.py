@@ -21,7 +21,7 @@ from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
 EXAMINED_MOST: Final = 1000
 LIMIT_MOST: Final = 1000
 _CHUNK: Final = 100
-FILTERS: Final = ("pool", "label", "workflow", "conclusion", "job_name")
+FILTERS: Final = ("pool", "label", "workflow", "conclusion", "job_name", "instance_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Filter:
     @property
     def is_within_index(self) -> bool:
         """Whether the index by status holds every filtered attribute."""
-        return "label" not in self.wanted
+        return not {"label", "instance_id"} & self.wanted.keys()
 
 
 def _holds(job: Item, name: str, value: str) -> bool:
