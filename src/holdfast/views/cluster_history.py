@@ -123,6 +123,10 @@ class ClusterHistory:
     def since(self, begin: Instant, now: Instant) -> list[Moment]:
         """The moments since `begin`, oldest first."""
         with self._lock:
+            if self._span is not None and begin > self._span[1]:
+                # No page was open for longer than the time line is. Two spans with an unread gap would count as one,
+                # and a longer time line would show the gap as an outage.
+                self._known, self._span = {}, None
             for start, end in self._unread(begin, now):
                 for entry in cluster_log(self._store, self._cluster).entries(start, end):
                     moment = moment_of(entry)
@@ -133,11 +137,12 @@ class ClusterHistory:
         return sorted(found, key=lambda moment: moment.at)
 
     def _unread(self, begin: Instant, now: Instant) -> list[tuple[Instant, Instant]]:
-        if self._span is None or begin > self._span[1]:
+        if self._span is None:
             return [(begin, now)]
         first, last = self._span
         older = [(begin, first)] if begin < first else []
-        return [*older, (max(begin, last.plus(-_OVERLAP_SECONDS)), now)]
+        # From before `begin` too, if that is in the overlap: what came late there is in the span from now on.
+        return [*older, (max(first, last.plus(-_OVERLAP_SECONDS)), now)]
 
     def _forget(self, now: Instant) -> None:
         oldest = now.plus(-HOURS_MOST * 3600)

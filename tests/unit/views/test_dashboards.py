@@ -325,6 +325,34 @@ def test_the_log_is_read_once_and_then_only_what_is_new() -> None:
     assert sum(read) <= 8
 
 
+def test_a_night_without_readers_is_no_outage() -> None:
+    """After a night, the page reads its hours. A longer time line reads the night, too."""
+    stage = Stage()
+    history = ClusterHistory(stage.store, stage.name)
+    stage.tick()
+    evening = stage.clock.now()
+    assert len(history.since(evening.plus(-6 * 3600), evening)) == 1
+    for _ in range(12):
+        stage.tick(seconds=3600)
+    now = stage.clock.now()
+    assert len(history.since(now.plus(-6 * 3600 + 1), now)) == 6
+    assert len(history.since(now.plus(-24 * 3600), now)) == 13
+
+
+def test_an_entry_that_comes_late_is_read_though_the_next_reader_asks_for_less() -> None:
+    stage = Stage()
+    history = ClusterHistory(stage.store, stage.name)
+    begin = stage.clock.now()
+    stage.clock.sleep(60)
+    assert history.since(begin, stage.clock.now()) == []
+    late = stage.clock.now().plus(-40)
+    cluster_log(stage.store, stage.name).record_switch("pause", "paused by ada", late)
+    stage.clock.sleep(40)
+    now = stage.clock.now()
+    assert history.since(now.plus(-45), now) == []
+    assert [moment.at for moment in history.since(begin, now)] == [late]
+
+
 def test_ticks_that_failed_are_one_entry_however_often_it_was_read() -> None:
     stage = Stage()
     history = ClusterHistory(stage.store, stage.name)
