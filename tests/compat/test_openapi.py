@@ -16,6 +16,7 @@ PROSE: Final = frozenset({"summary", "description", "title"})
 # Intended, by the place of the difference in the schemas. A place may be the end of several.
 _ALWAYS_THERE: Final = "it was always in the answer, and is required now"
 _DESCRIBED: Final = "it was described as any object"
+_UNKNOWN: Final = "before the first tick, the number of workers is unknown, not 0"
 _OLDER: Final = "entries that an older deployment wrote may lack it"
 INTENDED: Final = {
     "lastTick/required: ticks, told": _ALWAYS_THERE,
@@ -31,6 +32,11 @@ INTENDED: Final = {
     "rules/items/properties/details": "a rule names the workers that stay, and the pods that fit on no machine",
     "nodes/items/properties/kept_by": "each protection of a worker is named",
     "nodes/items/required: kept_by": "each protection of a worker is named",
+    "properties/workers": _UNKNOWN,
+    "properties/workers/minimum": _UNKNOWN,
+    "properties/workers/type": _UNKNOWN,
+    "properties/runs_ticks": "distinguishes a process without ticks from one whose ticks fail",
+    "required: runs_ticks": "distinguishes a process without ticks from one whose ticks fail",
     "slots/items/properties": _DESCRIBED,
     "slots/items/required": _DESCRIBED,
     "policy/properties": _DESCRIBED,

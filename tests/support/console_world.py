@@ -13,6 +13,7 @@ from holdfast.console.http.app import build_app
 from holdfast.console.http.jobs_api import JobsApi
 from holdfast.console.http.live import Live
 from holdfast.console.pages.all_pages import Console, Pages
+from holdfast.console.pages.checks import CheckPages
 from holdfast.console.pages.cluster import ClusterPages
 from holdfast.console.pages.job_list import JobListPages
 from holdfast.console.pages.jobs import JobPages
@@ -27,6 +28,7 @@ from holdfast.jobs.intake.webhook import Delivery
 from holdfast.jobs.read.item_views import Viewing
 from holdfast.jobs.read.stuck import StuckLimits
 from holdfast.kernel.settings import load_settings
+from holdfast.views.check_findings import CheckFinding
 from holdfast.views.cluster_history import ClusterHistory
 from holdfast.views.dashboards import Dashboards
 from holdfast.views.job_views import JobViews
@@ -60,10 +62,12 @@ class ConsoleWorld:
     stage: Stage = field(default_factory=lambda: Stage(workers=3, start=CREATED))
     access: Access | None = None
     controls: SimulatorControls | None = None
+    runs_ticks: bool = True
+    findings: Sequence[CheckFinding] = ()
 
     def __post_init__(self) -> None:
         stage = self.stage
-        self.look, self.live = LatestTick(), Live(look_seconds=0.001)
+        self.look, self.live = LatestTick(runs_ticks=self.runs_ticks), Live(look_seconds=0.001)
         self.tracker = Tracker(stage.store, stage.clock, "here")
         settings = load_settings({})
         tracking = JobViews(stage.store, stage.clock, Viewing(shipped_prices()), StuckLimits())
@@ -76,6 +80,7 @@ class ConsoleWorld:
             ClusterPages(shell, self.boards, switches.pause, switches.resume),
             JobListPages(shell, tracking, known, stage.clock.now),
             JobPages(shell, tracking, known, stage.clock.now),
+            CheckPages(shell, lambda: self.findings),
             *([SessionPages(shell, self.access)] if self.access else []),
             *([SimulatorPages(shell, self.controls)] if self.controls else []),
         ]

@@ -25,6 +25,7 @@ from holdfast.cli.tick_rows import (
     what_was_done,
 )
 from holdfast.kernel.ids import cluster_words
+from holdfast.kernel.text import some
 
 if TYPE_CHECKING:
     from holdfast.kernel.settings import Settings
@@ -91,7 +92,7 @@ def _watch(settings: Settings, interval_seconds: float, *, as_json: bool) -> Non
 
 def status_lines(overview: ClusterStatus, width: int | None, paint: Paint = plain) -> Iterator[str]:
     """The status as lines for people, wrapped to `width` if there is one."""
-    count = "1 worker" if overview.workers == 1 else f"{overview.workers} workers"
+    count = "an unknown number of workers" if overview.workers is None else some(overview.workers, "worker")
     yield from words_lines(f"{cluster_words(overview.cluster)} has {count}", width, Style.TITLE, paint)
     for text, style in _facts(overview):
         yield from words_lines(text, width, style, paint, indent=2)
@@ -125,7 +126,7 @@ def _facts(overview: ClusterStatus) -> Iterator[tuple[str, Style]]:
     if failure := overview.last_failure:
         yield f"last failure {to_seconds(failure.at)}: {failure.what}: {failure.why}", Style.BAD
     if last is None:
-        yield "no ticks in the last day", Style.WARNING
+        yield "no ticks in the last day; 'holdfast doctor' checks everything that a tick needs", Style.WARNING
     else:
         yield f"last tick {to_seconds(last.at)}: {what_was_done(last)}", tick_style(last)
 

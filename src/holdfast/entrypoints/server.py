@@ -142,7 +142,7 @@ def _open(settings: Settings, viewing: Viewing, stack: ExitStack, changed: Calla
     threading.Thread(target=_report_tables, args=(tables,), daemon=True).start()
     stack.enter_context(Housekeeping(store))
     health = TickHealth(clock, lambda: world.real_seconds(settings.tick_sec))
-    observers = Observers(metrics, LatestTick(), Live(), health)
+    observers = Observers(metrics, LatestTick(runs_ticks=changed is not None), Live(), health)
     tracking = stack.enter_context(_open_tracking(settings, world, store, metrics, viewing))
     cluster = world.cluster(settings, store)
     return _Process(settings, version, clock, world, store, tables, cluster, observers, tracking)

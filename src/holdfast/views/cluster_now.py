@@ -55,10 +55,14 @@ class UndrainableNode(Shape, frozen=True, kw_only=True):
 
 
 class ClusterNow(Shape, frozen=True, kw_only=True):
-    """`nodes_are_seen` is false in a process that does not tick: then `nodes` is empty, and `pods` None."""
+    """`nodes_are_seen` is false until a tick of this process has completed: then `nodes` is empty, and `pods` None.
+
+    `runs_ticks` is false in a process that leaves the ticks to another one. `workers` is None if unknown.
+    """
 
     name: str
-    workers: Count
+    workers: Count | None
+    runs_ticks: bool
     nodes_are_seen: bool
     nodes: list[NodeStatus]
     pods: Count | None
@@ -123,6 +127,7 @@ def cluster_now(
     return ClusterNow(
         name=name,
         workers=state.workers,
+        runs_ticks=latest.runs_ticks,
         nodes_are_seen=seen is not None,
         nodes=nodes,
         pods=None if seen is None else sum(node.pods for node in nodes),

@@ -106,10 +106,10 @@ class FailureStatus(Shape, frozen=True, kw_only=True):
 
 
 class ClusterStatus(Shape, frozen=True, kw_only=True, rename="camel"):
-    """The stored state, machines that leave, the last tick, and the newest failure."""
+    """The stored state, machines that leave, the last tick, and the newest failure. `workers` is None if unknown."""
 
     cluster: str
-    workers: Count
+    workers: Count | None
     action: ScaleUpAction | ScaleDownAction | None
     notices: list[NoticeStatus]
     last_scale_at: Time | None
@@ -130,7 +130,8 @@ def cluster_status(store: Store, cluster: ClusterId, policy: Policy, now: Instan
     failure = newest_failure(store, cluster)
     return ClusterStatus(
         cluster=cluster,
-        workers=state.timers.workers,
+        # Before the first tick nothing has been counted: 0 would be a guess.
+        workers=None if last is None and not state.timers.workers else state.timers.workers,
         action=_action_of(state, now),
         notices=_notices(store, cluster, policy),
         last_scale_at=_time(state.last_scale),

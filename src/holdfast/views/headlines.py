@@ -40,8 +40,9 @@ def headline(cluster: ClusterNow, jobs: JobsNow) -> list[str]:
 
 def _there(cluster: ClusterNow) -> str:
     workers, pods, pending = cluster.workers, cluster.pods, cluster.pending
-    if cluster.last_tick_seconds is None and not workers:
-        return "The state of the cluster is unknown: no tick has been recorded yet."
+    if workers is None:
+        verb = "completed" if cluster.failure else "been recorded"
+        return f"The state of the cluster is unknown: no tick has {verb} yet."
     carry = f" with {some(pods, 'pod')}" if pods is not None else ""
     wait = "" if pending is None else f"; {some(pending, 'pod')} pending" if pending else "; no pods pending"
     return f"{some(workers, 'worker')}{carry}{wait}."
@@ -97,8 +98,8 @@ def _ticking(cluster: ClusterNow, tick_seconds: float) -> Iterator[Alert]:
         yield Alert(
             "tick_failed",
             f"The last tick failed: {failure.why}",
-            "see the decisions",
-            "/cluster/decisions",
+            "see the decisions" if cluster.last_tick_seconds is not None else "check everything that Holdfast needs",
+            "/cluster/decisions" if cluster.last_tick_seconds is not None else "/system#checks",
             True,
         )
     elif seconds is None:

@@ -62,9 +62,10 @@ class HourlyCost(Shape, frozen=True, kw_only=True):
 
 
 class LatestTick:
-    """The loop that ticks writes it; the console's threads read it."""
+    """The loop that ticks writes it; the console's threads read it. `runs_ticks`: this process has that loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, runs_ticks: bool = True) -> None:
+        self.runs_ticks = runs_ticks
         self._lock = Lock()
         self._seen: Seen | None = None
         self._failure: TickFailure | None = None

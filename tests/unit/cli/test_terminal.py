@@ -398,7 +398,7 @@ def test_status_describes_problems_in_words() -> None:
         "cluster c has 1 worker",
         "  no action in progress",
         "  last action completed: never",
-        "  no ticks in the last day",
+        "  no ticks in the last day; 'holdfast doctor' checks everything that a tick needs",
     ]
 
 

@@ -13,6 +13,7 @@ from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.text import one_line
 from holdfast.ports.store.tables import JOB_EVENTS
 from holdfast.simulator.world.k3s import Workload
+from holdfast.views.check_findings import CheckFinding
 from tests.payloads import CREATED, INSTALLATION_ID, REPOSITORY, RUN_ID
 from tests.support.console_access import OPEN
 from tests.support.console_world import ORIGIN, OWN, ConsoleWorld
@@ -147,7 +148,7 @@ def test_the_overview_shows_current_activity(world: ConsoleWorld) -> None:
 
 
 def test_spot_savings_include_runners() -> None:
-    world = ConsoleWorld(access=OPEN)
+    world = ConsoleWorld(access=OPEN, runs_ticks=False)
     world.job("queued", 1)
     on_spot(world, 1)
     data = world.get("/api/overview").json["jobs"]
@@ -155,6 +156,17 @@ def test_spot_savings_include_runners() -> None:
     page = re.sub(r"\s+", " ", world.get("/").text)
     assert re.search(r"Saved by spot</dt> <dd>\$[0-9.]+ <small>60%</small>", page)
     assert "This process runs no ticks" in page, "and the page still shows what it knows"
+
+
+def test_an_operator_runs_the_checks_of_doctor_in_the_console() -> None:
+    found = CheckFinding(check="EC2", outcome="failed", seen="no route to <b>", fix="check the network")
+    world = ConsoleWorld(access=OPEN, findings=[found])
+    assert 'action="/system/checks"' in world.get("/system").text
+    page = world.post("/system/checks", {}, ORIGIN)
+    assert (page.status, "1 failed" in page.text) == (200, True)
+    assert "no route to &lt;b&gt;<small>→ check the network</small>" in page.text
+    assert world.post("/system/checks", {}).status == 403, "only from a page of this server"
+    assert world.get("/system/checks").status == 405, "a link does not start them"
 
 
 def test_the_overviews_figures_for_completed_jobs_add_up() -> None:

@@ -1,12 +1,15 @@
 """The overview's headline and alerts follow from what is stored and observed."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from holdfast.cli.status import status_lines
 from holdfast.cluster.drain import DrainRules
+from holdfast.cluster.policy import Policy
 from holdfast.cluster.spot.notice import SpotKind
 from holdfast.cluster.tick import tick
 from holdfast.cluster.tick_summary import cluster_log
@@ -30,7 +33,7 @@ from holdfast.views.cluster_history import (
     timeline_marks,
 )
 from holdfast.views.cluster_now import ClusterNow, FailingPool, UndrainableNode
-from holdfast.views.cluster_status import LeaseStatus, ScaleDownAction, ScaleUpAction
+from holdfast.views.cluster_status import LeaseStatus, ScaleDownAction, ScaleUpAction, cluster_status
 from holdfast.views.decisions import RuleResult, rule_result
 from holdfast.views.headlines import alerts, headline
 from holdfast.views.jobs_now import JobCount, JobsNow, OpenJobs
@@ -45,6 +48,7 @@ NOW = Instant.from_iso("2026-01-15T12:00:00Z")
 QUIET = ClusterNow(
     name="cluster",
     workers=3,
+    runs_ticks=True,
     nodes_are_seen=True,
     nodes=[],
     pods=12,
@@ -109,7 +113,7 @@ def test_a_count_that_reached_its_limit_is_shown_as_at_least() -> None:
 
 def test_before_the_first_tick_everything_is_unknown() -> None:
     """It may have any number of workers: "0 workers" would be a guess."""
-    unknown = structs.replace(QUIET, workers=0, pods=None, pending=None, last_tick_seconds=None)
+    unknown = structs.replace(QUIET, workers=None, pods=None, pending=None, last_tick_seconds=None)
     (sentence,) = headline(unknown, NO_INSTALLATION)
     assert sentence == "The state of the cluster is unknown: no tick has been recorded yet."
 
@@ -461,12 +465,31 @@ def test_a_pod_that_fits_on_no_machine_and_what_keeps_each_node_are_on_the_page(
 
 
 def test_a_process_that_does_not_tick_says_so() -> None:
-    world = ConsoleWorld()
+    world = ConsoleWorld(runs_ticks=False)
     world.stage.tick()
     data = world.boards.cluster({})
     assert not data.nodes_are_seen
     assert data.last_tick_at is not None
     assert "This process runs no ticks" in world.get("/cluster").text
+
+
+def test_a_first_run_that_cannot_reach_ec2_shows_unknown_and_offers_the_checks() -> None:
+    world = ConsoleWorld()
+    assert "are unknown until the first tick of this process completes" in world.get("/cluster").text
+    world.look.failed(KubeUnavailable("EC2 cannot be reached"), world.stage.clock.now())
+    data = world.boards.overview({})
+    assert data.cluster.workers is None
+    assert data.headline[0] == "The state of the cluster is unknown: no tick has completed yet."
+    assert [(alert.what, alert.link) for alert in data.alerts] == [("tick_failed", "/system#checks")]
+    overview, cluster = world.get("/").text, world.get("/cluster").text
+    for page in (overview, cluster):
+        assert "no tick of this process has completed. The last one failed: EC2 cannot be reached" in page
+        assert "This process runs no ticks" not in page
+    assert re.search(r"<dt>Workers</dt>\s*<dd>— <small>unknown</small>", overview)
+    assert "No recent capacity errors" not in cluster
+    assert "No action in progress" not in cluster
+    status = cluster_status(world.stage.store, world.stage.name, Policy(), NOW)
+    assert next(iter(status_lines(status, None))).endswith(" has an unknown number of workers")
 
 
 def ticked_by(minute: int, owner: str, direction: Direction | None, *steps: str, begun_by: str | None = None) -> Moment:

@@ -1,5 +1,6 @@
 """Builds the console: its pages and their access control."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.console.http.access import Access
 from holdfast.console.http.live import Live
 from holdfast.console.pages.all_pages import Console, Pages
+from holdfast.console.pages.checks import CheckPages
 from holdfast.console.pages.cluster import ClusterPages
 from holdfast.console.pages.job_list import JobListPages
 from holdfast.console.pages.jobs import JobPages
@@ -22,6 +24,7 @@ from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
+from holdfast.views.check_findings import CheckFinding
 from holdfast.views.cluster_history import ClusterHistory
 from holdfast.views.dashboards import Dashboards
 from holdfast.views.job_views import JobViews
@@ -30,6 +33,7 @@ from holdfast.views.latest_tick import LatestTick
 if TYPE_CHECKING:
     from holdfast.simulator.demo.persistent_world import PersistentWorld
 
+_CHECK_SECONDS_MOST: Final = 5.0  # for each check: a reader waits for the page
 MENU: Final = (
     MenuEntry("/", "Overview"),
     MenuEntry("/cluster", "Cluster"),
@@ -89,11 +93,21 @@ def build_console(parts: ConsoleParts, access: Access) -> Console:
         ClusterPages(shell, boards, switches.pause, switches.resume),
         JobListPages(shell, parts.tracking, known, world.clock.now),
         JobPages(shell, parts.tracking, known, world.clock.now),
+        CheckPages(shell, partial(_check_findings, settings)),
         SessionPages(shell, access),
     ]
     if world.simulated:
         pages.append(SimulatorPages(shell, _simulator_controls(world.simulated, parts)))
     return Console(shell, pages, parts.live)
+
+
+def _check_findings(settings: Settings) -> list[CheckFinding]:
+    # Imported on demand: it is not needed to serve, and takes a tenth of a second.
+    from holdfast.adapters.system_clock import SystemClock
+    from holdfast.entrypoints.doctor import diagnose
+
+    found = diagnose(settings, os.environ, SystemClock(), _CHECK_SECONDS_MOST)
+    return [CheckFinding(one.check, str(one.outcome), one.seen, one.fix) for one in found]
 
 
 def _simulator_controls(simulated: "PersistentWorld", parts: ConsoleParts) -> SimulatorControls:
