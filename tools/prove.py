@@ -2,7 +2,7 @@
 
 The README quotes the sum, and is updated with it.
 
-`python -m tools.prove [--minutes 10] [--jobs 2]`. Needs Holdfast itself, so it runs in .venv. The exit code is 1 when
+`python -m tools.prove [--minutes 10] [--jobs 2] [--anew REASON]`. Needs Holdfast itself, so it runs in .venv. The exit code is 1 when
 a seed broke an invariant; its command is printed.
 """
 
@@ -37,6 +37,20 @@ def read_count(path: Path) -> dict[str, Any]:
     return found
 
 
+def begun_anew(before: dict[str, Any], reason: str) -> dict[str, Any]:
+    """A count from zero, for a simulator that has changed: what earlier seeds showed was another world.
+
+    Seeds are never used twice. The earlier counts are kept, each with the reason why it ended.
+    """
+    earlier = {"because": reason, "total": before["total"], "runs": before["runs"]}
+    return {
+        "next_seed": before["next_seed"],
+        "total": dict.fromkeys(_SUMMED, 0),
+        "runs": [],
+        "earlier": [*before.get("earlier", []), earlier],
+    }
+
+
 def added(before: dict[str, Any], commit: str, tally: Tally) -> dict[str, Any]:
     """The count with one more run in it. Runs of the same commit are one line."""
     shown = {name: tally.shown()[name] for name in _SUMMED}
@@ -45,7 +59,7 @@ def added(before: dict[str, Any], commit: str, tally: Tally) -> dict[str, Any]:
     if runs and runs[-1]["commit"] == commit:
         last = runs.pop()
         shown = {name: round(last[name] + shown[name], 4) for name in _SUMMED}
-    return {
+    return before | {
         "next_seed": before["next_seed"] + tally.seeds,
         "total": total,
         "runs": [*runs, {"commit": commit, **shown}],
@@ -59,9 +73,10 @@ def quoted(count: dict[str, Any]) -> str:
     since = sum(run["seeds"] for run in takewhile(lambda run: not run["violations"], reversed(count["runs"])))
     if total["violations"]:
         violations += f", none in the last {since:,} seeds"
+    anew = f" (counted anew since {count['earlier'][-1]['because']})" if count.get("earlier") else ""
     return (
         f"**{total['seeds']:,} seeds, {total['virtual_days']:,.0f} virtual days, {total['port_calls']:,} calls through "
-        f"ports, {total['faults']:,} faults: {violations}**"
+        f"ports, {total['faults']:,} faults: {violations}**{anew}"
     )
 
 
@@ -80,8 +95,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.prove", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--anew", metavar="REASON", help="begin the count anew, since REASON")
     asked = parser.parse_args(arguments)
     before, end = read_count(COUNT), time.monotonic() + asked.minutes * 60
+    if asked.anew:
+        before = begun_anew(before, asked.anew)
 
     def report_tally(tally: Tally) -> bool:
         days = before["total"]["virtual_days"] + tally.virtual_days

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from holdfast.entrypoints.simulation.search import Tally
-from tools.prove import COUNT, FIRST_SEED, README, added, quoted, read_count, with_quote
+from tools.prove import COUNT, FIRST_SEED, README, added, begun_anew, quoted, read_count, with_quote
 
 
 def tally(seeds: int = 2) -> Tally:
@@ -33,6 +33,14 @@ def test_after_a_violation_the_count_of_clean_seeds_restarts(tmp_path: Path) -> 
     for commit in ("def2", "def3"):
         count = added(count, commit, tally())
     assert quoted(count).endswith(": 1 violation, none in the last 4 seeds**")
+
+
+def test_a_count_that_begins_anew_keeps_the_earlier_one_and_uses_no_seed_twice(tmp_path: Path) -> None:
+    first = added(read_count(tmp_path / "none.json"), "abc", tally(5))
+    count = added(begun_anew(first, "the faults changed"), "def", tally())
+    assert (count["total"]["seeds"], count["next_seed"]) == (2, FIRST_SEED + 7)
+    assert count["earlier"] == [{"because": "the faults changed", "total": first["total"], "runs": first["runs"]}]
+    assert quoted(count).endswith(": 0 violations** (counted anew since the faults changed)")
 
 
 def test_the_readme_quotes_the_sum() -> None:
