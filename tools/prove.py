@@ -2,8 +2,8 @@
 
 The README quotes the sum, and is updated with it.
 
-`python -m tools.prove [--minutes 10] [--jobs 2] [--anew REASON]`. Needs Holdfast itself, so it runs in .venv. The exit code is 1 when
-a seed broke an invariant; its command is printed.
+`python -m tools.prove [--minutes 10] [--jobs 2] [--anew REASON]`. Needs Holdfast itself, so it runs in .venv. The exit
+code is 1 when a seed broke an invariant; its command is printed.
 """
 
 from __future__ import annotations
