@@ -55,6 +55,21 @@ def test_each_page_fits_the_screen_and_is_accessible(
     assert barriers(page) == []
 
 
+_CUT_OFF = """() => [...document.querySelectorAll(".top nav, #jobs")].filter(
+  (part) => part.scrollWidth > part.clientWidth + 1).map((part) => part.id || part.tagName)"""
+_NARROW = """() => Math.min(...[...document.querySelectorAll("#jobs tbody th")].map((cell) => cell.clientWidth))"""
+
+
+@pytest.mark.parametrize("width", [800, 820, 900, 960, 1024, 1100])
+def test_jobs_and_navigation_fit_a_tablet(visitor: Visitor, holdfast: RunningHoldfast, width: int) -> None:
+    """Nothing is cut off, and the names of jobs have room for a line."""
+    page = visitor.opens(f"{holdfast.url}/jobs")
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(_CUT_OFF) == []
+    assert page.evaluate(_NARROW) > 200
+
+
 @pytest.mark.parametrize("screen", EACH_SCREEN)
 def test_a_job_and_its_run_are_a_click_away(
     visitor: Visitor, holdfast: RunningHoldfast, pictures: Path, screen: str
@@ -149,6 +164,10 @@ def test_filters_narrow_the_jobs(visitor: Visitor, holdfast: RunningHoldfast) ->
     assert {text.split(" · ")[0] for text in named.all_inner_texts()} == {repository}
     page.get_by_role("link", name="clear").click()
     page.wait_for_url(lambda url: "repo=" not in url)
+    page.get_by_label("Repository").fill(repository.split("/")[1][:4].upper())
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**/jobs?*repo=*")
+    assert repository in {text.split(" · ")[0] for text in named.all_inner_texts()}, "a part of the name, in capitals"
     page.goto(f"{holdfast.url}/jobs?repo=tidewater/none")
     expect(page.locator("#jobs")).to_contain_text("No matching jobs")
 
@@ -306,10 +325,12 @@ def test_the_page_shows_that_the_server_died_and_restarted(visitor: Visitor, tmp
         marked(page)
         os.kill(first.process.pid, signal.SIGKILL)
         expect(page.locator("#lost")).to_be_visible()
+        expect(page.locator("#live")).to_have_text("Not live")
         port = first.port
     before = page.locator("#action").inner_text()
     with running_holdfast(tmp_path / "data", port) as second:
         expect(page.locator("#lost")).to_be_hidden()
+        expect(page.locator("#live")).to_have_text("Live")
         expect(page.locator("#action")).not_to_have_text(before, use_inner_text=True)
         assert is_marked(page)
         assert second.get("/api/overview")["time_line"]["points"]

@@ -58,6 +58,9 @@ span = options(
     click.option("--until", type=TimeOrAge(), help="Only jobs created before this time, or age such as 30m, 6h or 2d."),
 )
 repository = click.option("--repo", metavar="OWNER/NAME", help="Only jobs of this repository.")
+repository_part = click.option(
+    "--repo", metavar="TEXT", help="Only jobs of this repository (OWNER/NAME), or of all whose names contain TEXT."
+)
 one_job = options(click.argument("job_id", metavar="JOB"), installation, as_json, with_settings("--data"))
 
 
@@ -101,19 +104,22 @@ def jobs_commands() -> None:
 @jobs_commands.command("list")
 @installation
 @click.option("--status", type=click.Choice(STATUSES), help="Only jobs with this status.")
-@repository
+@repository_part
 @span
 @click.option("--pool", metavar="NAME", help="Only jobs of this pool.")
-@click.option("--label", metavar="LABEL", help="Only jobs that request this runner label.")
-@click.option("--workflow", metavar="NAME", help="Only jobs of this workflow.")
+@click.option("--label", metavar="LABEL", help="Only jobs that request a runner label that contains this.")
+@click.option("--workflow", metavar="NAME", help="Only jobs whose workflow's name contains this.")
 @click.option("--conclusion", metavar="WORD", help="Only jobs with this conclusion.")
-@click.option("--name", "job_name", metavar="NAME", help="Only jobs with this name.")
+@click.option("--name", "job_name", metavar="NAME", help="Only jobs whose name contains this.")
 @click.option("--instance-id", metavar="ID", help="Only jobs of this machine.")
 @paging
 @as_json
 @with_settings("--data")
 def list_command(settings: Settings, *, as_json: bool, **filters: Any) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first.
+
+    Repository, workflow, label and name match by part, and ignore case.
+    """
     answer = query(settings, lambda tracking, texts: tracking.jobs(texts), **filters)
     _show_jobs(answer, as_json=as_json)
 

@@ -10,13 +10,14 @@ from typing import Final, TypeVar
 
 from msgspec import structs
 
+from holdfast.jobs.intake.bounds import is_repository_name
 from holdfast.jobs.intake.tracker import installations
 from holdfast.jobs.model.facts import Status
 from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey, run_key_of
 from holdfast.jobs.read import queries
 from holdfast.jobs.read.explain import explanation_of, waits_for
 from holdfast.jobs.read.item_views import JobEventView, JobView, Viewing, event_view, job_view
-from holdfast.jobs.read.queries import ANY, FILTERS, Filter, FoundItems
+from holdfast.jobs.read.queries import ANY, FILTERS, REPOSITORY_PART, Filter, FoundItems
 from holdfast.jobs.read.run_views import deployment_view, run_view
 from holdfast.jobs.read.stuck import StuckLimits, seconds_in_status
 from holdfast.kernel.errors import BadRequest, NotFound, Retryable
@@ -124,10 +125,12 @@ class JobViews:
 
     def _jobs(self, params: Params, *, is_newest_first: bool = True) -> ListPage[JobView]:
         asked = QueryParams(params, "installation_id", "status", "repo", "since", "until", "limit", "cursor", *FILTERS)
-        span, status, repository = asked.span(), asked.status(), asked.repository()
+        span, status = asked.span(), asked.status()
         paging = asked.paging(is_newest_first=is_newest_first)
-        texts = asked.texts(*FILTERS)
         installation = self._installation(asked)
+        repository, texts = asked.text("repo"), asked.texts(*FILTERS)
+        if repository is not None and not self._is_repository(installation, repository):
+            repository, texts = None, {**texts, REPOSITORY_PART: repository}
         wanted = Filter(texts) if texts else ANY
         if repository is not None:
             wanted = WithStatus(texts, status) if texts or status else ANY
@@ -138,6 +141,10 @@ class JobViews:
         else:
             found = all_jobs(self._store, installation, span, paging, wanted)
         return _page(self._job_views(found.items), found)
+
+    def _is_repository(self, installation: InstallationId, text: str) -> bool:
+        """Whether the text is the whole name of a repository with jobs, which has an index; otherwise it is a part."""
+        return is_repository_name(text) and queries.has_jobs(self._store, installation, text)
 
     def stuck(self, params: Params) -> ListPage[StuckJob]:
         """Stuck jobs: the worst status first, and the oldest first in each."""

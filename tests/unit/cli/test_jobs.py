@@ -267,7 +267,7 @@ def test_a_missing_item_is_one_line(world: JobWorld, arguments: tuple[str, ...],
     [
         (("jobs", "list", "--installation", "1\x1b[2J"), "installation_id '1\\\\x1b[2J' is not a number"),
         (("jobs", "list", "--installation", "7", "--cursor", "x"), "cursor 'x' does not belong"),
-        (("jobs", "list", "--installation", "7", "--repo", "\udcff/x"), "expected owner/name"),
+        (("jobs", "stats", "--installation", "7", "--repo", "\udcff/x"), "expected owner/name"),
         (("jobs", "list", "--installation", "7", "--limit", "0"), "limit 0"),
         (("jobs", "show", "--installation", "7", "٣"), "is not a number"),
         (("runs", "show", "--installation", "7", "9", "--attempt", "-1"), "run_attempt '-1' is not a number"),

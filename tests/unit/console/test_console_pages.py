@@ -2,7 +2,7 @@
 
 import json
 import re
-from html import unescape
+from html import escape, unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -393,6 +393,13 @@ def test_the_costs_and_deployments_of_each_installation_are_shown() -> None:
         ({"tab": "finished", "conclusion": "failure"}, 0),
         ({"label": "spot=true"}, 4),
         ({"label": "gpu"}, 0),
+        ({"repo": REPOSITORY.split("/")[1][1:].upper()}, 4),
+        ({"repo": REPOSITORY[2:-2]}, 4),
+        ({"repo": "search"}, 0),
+        ({"repo": "a#b/<c>"}, 0),
+        ({"label": "SPOT"}, 4),
+        ({"workflow": "integr"}, 4),
+        ({"tab": "queue", "repo": REPOSITORY[2:-2]}, 1),
         ({"since": "24"}, 4),
         ({"workflow": "Continuous integration"}, 4),
     ],
@@ -401,6 +408,9 @@ def test_filters_keep_their_values(world: ConsoleWorld, query: dict[str, str], c
     page = world.get("/jobs", **query)
     assert page.status == 200
     assert len(re.findall(r'<th scope="row">', page.text)) == count
+    for name, value in query.items():
+        assert name in ("tab", "conclusion", "since") or f'name="{name}" value="{escape(value)}"' in page.text
+    assert f'<datalist id="repos"><option value="{REPOSITORY}">' in page.text
     assert ("Clear the filters" in page.text) == (count == 0)
 
 

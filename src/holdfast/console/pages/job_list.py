@@ -1,7 +1,7 @@
 """The page that lists jobs: its tabs, its filters, and the queue."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import structs
@@ -22,6 +22,8 @@ from holdfast.views.job_types import JobQueue, ListPage, QueuedJob, StuckJob
 from holdfast.views.job_views import QUEUE_MOST, JobViews
 
 PAGE: Final = 50
+NAMES_KEPT_SECONDS: Final = 60
+SUGGESTED_FROM: Final = 100  # jobs whose names the filters suggest
 # The tab, its name, and the status of its jobs.
 TABS: Final = (
     ("all", "All", None),
@@ -46,6 +48,14 @@ class JobFilters(Shape, frozen=True, kw_only=True):
     since: str
 
 
+class JobNames(Shape, frozen=True, kw_only=True):
+    """What the filters suggest: names of recent jobs."""
+
+    repos: list[str]
+    workflows: list[str]
+    labels: list[str]
+
+
 class JobLine(JobView, frozen=True, kw_only=True):
     """A job with what its tab shows beside it."""
 
@@ -63,6 +73,7 @@ class JobsPage(Shape, frozen=True, kw_only=True):
     tabs: list[tuple[str, str, str]]
     spans: Mapping[str, str]
     filters: JobFilters
+    names: JobNames
     is_filtered: bool
     clear: str
     installations: Sequence[int]
@@ -79,6 +90,7 @@ class JobListPages:
     views: JobViews
     installations: Callable[[], Sequence[int]]
     now: Callable[[], Instant]
+    recent_names: dict[int, tuple[Instant, JobNames]] = field(default_factory=dict)
 
     def routes(self) -> list[Route]:
         return [
@@ -112,6 +124,7 @@ class JobListPages:
             tabs=[(name, title, url_with("/jobs", {**_kept(params, name), "tab": name})) for name, title, _ in TABS],
             spans=SPANS,
             filters=JobFilters(**filters),
+            names=self._names(chosen),
             is_filtered=any(filters.values()) and tab != "stuck",
             clear=url_with("/jobs", {"tab": tab, "installation_id": params.get("installation_id", "")}),
             installations=installations,
@@ -120,6 +133,23 @@ class JobListPages:
             examined=found.examined if found else 0,
             queue_most=QUEUE_MOST,
             more=url_with("/jobs", {**params, "cursor": found.cursor}) if found and found.cursor else None,
+        )
+
+    def _names(self, chosen: int | None) -> JobNames:
+        """Kept for a minute: a page that refreshes each second would read a hundred jobs each time."""
+        if chosen is None:
+            return JobNames(repos=[], workflows=[], labels=[])
+        known, now = self.recent_names.get(chosen), self.now()
+        if known is None or not 0 <= now.seconds_since(known[0]) < NAMES_KEPT_SECONDS:
+            known = self.recent_names[chosen] = (now, self._read_names(chosen))
+        return known[1]
+
+    def _read_names(self, chosen: int) -> JobNames:
+        recent = self.views.jobs({"installation_id": str(chosen), "limit": str(SUGGESTED_FROM)}).items
+        return JobNames(
+            repos=_sorted_names(job.repo_full_name for job in recent),
+            workflows=_sorted_names(job.workflow_name for job in recent),
+            labels=_sorted_names(label for job in recent for label in job.labels or ()),
         )
 
     def _jobs_of(self, tab: str, query: dict[str, str]) -> ListPage[JobView] | ListPage[StuckJob] | JobQueue:
@@ -171,6 +201,10 @@ class JobListPages:
             return self.views.queue({**params, "installation_id": str(chosen), "limit": str(QUEUE_MOST)})
 
         return answer_to(queue)
+
+
+def _sorted_names(names: Iterable[str | None]) -> list[str]:
+    return sorted({name for name in names if name}, key=str.casefold)
 
 
 def _line(job: JobView) -> JobLine:

@@ -17,6 +17,7 @@ function localise(root) {
 // Live updates: when the server reports a change, fetch the page again and replace its live parts.
 const live = document.getElementById("live");
 const lost = document.getElementById("lost");
+const ANSWER_MS = 10000;
 let isLive = true, isBusy = false, isStale = false;
 
 function isInUse(part) {
@@ -38,13 +39,21 @@ function replacePart(part, fresh) {
 function showWarning(text) {
   lost.hidden = !text;
   if (text && lost.textContent !== text) lost.textContent = text;
+  nameLive();
+}
+
+// The button says whether updates arrive, not only whether they are wanted.
+function nameLive() {
+  const isLost = isLive && !lost.hidden;
+  live.classList.toggle("lost-live", isLost);
+  live.textContent = isLost ? "Not live" : isLive ? "Live" : "Live off";
 }
 
 async function refresh() {
   if (isBusy || !isLive || document.hidden) { isStale = true; return; }
   isBusy = true; isStale = false;
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(ANSWER_MS) });
     if (answer.redirected) { showWarning("You are signed out. Reload the page to sign in. This page may be out of date."); return; }
     if (!answer.ok) { if (answer.status >= 500) showWarning("The server cannot render this page right now, retrying. This page may be out of date."); return; }
     if (document.querySelector("[data-passes]")) { location.reload(); return; }
@@ -63,13 +72,14 @@ async function refresh() {
 }
 
 // Browsers allow six connections per server for all tabs together, so only a visible tab holds one.
-let stream = null, again = 0;
+let stream = null, again = 0, heardAt = 0;
 function connect() {
   disconnect();
   if (document.hidden) return;
+  heardAt = performance.now();
   stream = new EventSource("/live");
-  stream.addEventListener("changed", refresh);
-  stream.addEventListener("hello", () => { if (isStale || !lost.hidden) refresh(); });
+  stream.addEventListener("changed", () => { heardAt = performance.now(); refresh(); });
+  stream.addEventListener("hello", () => { heardAt = performance.now(); if (isStale || !lost.hidden) refresh(); });
   stream.addEventListener("error", () => {
     refresh();
     // Refused, not just interrupted: too many pages are live. Refresh without the stream, and retry it later.
@@ -87,12 +97,14 @@ if (document.querySelector("[data-live]") && window.EventSource) {
   live.addEventListener("click", () => {
     isLive = !isLive;
     live.setAttribute("aria-pressed", String(isLive));
-    live.textContent = isLive ? "Live" : "Live off";
+    nameLive();
     if (isLive) refresh();
   });
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { isStale = true; disconnect(); } else connect();
   });
+  // The server reports at least every five seconds. Silence without an error: it hangs, or the network drops packets.
+  setInterval(() => { if (stream && performance.now() - heardAt > 3 * 5000) refresh(); }, 5000);
   addEventListener("pagehide", disconnect);
   addEventListener("pageshow", (event) => { if (event.persisted) { isStale = true; connect(); } });
   connect();

@@ -31,9 +31,14 @@ def bounded(text: str, most_bytes: int = NAME_BYTES_MOST) -> str:
 
 
 @lru_cache(maxsize=1024)
+def is_repository_name(text: str) -> bool:
+    """Whether GitHub allows it as owner/name. It becomes part of a key, so nothing else is accepted."""
+    return _REPOSITORY.fullmatch(text) is not None
+
+
 def repository_name(full_name: str) -> str:
-    """The name, checked: it becomes part of a key, so only names that GitHub allows are accepted."""
-    if not _REPOSITORY.fullmatch(full_name):
+    """The name, checked."""
+    if not is_repository_name(full_name):
         raise UnusablePayload(f"repository {cut(full_name)!r}: expected owner/name")
     return full_name
 

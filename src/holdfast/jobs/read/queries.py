@@ -1,7 +1,7 @@
 """Queries about jobs. Each reads an index page by page; no table is ever scanned.
 
-Attributes without an index (pool, label, workflow, conclusion) filter the pages of an index by time. A page examines at
-most 1,000 items; `examined` is their number.
+Attributes without an index (pool, label, workflow, conclusion, a part of the repository's name) filter the pages of an
+index by time. A page examines at most 1,000 items; `examined` is their number.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey, by_repository, by_status, job_key_of
-from holdfast.jobs.model.machines import machine_named
+from holdfast.jobs.model.machines import machine_named, machine_of
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.kernel.instants import Instant
@@ -22,6 +22,7 @@ EXAMINED_MOST: Final = 1000
 LIMIT_MOST: Final = 1000
 _CHUNK: Final = 100
 FILTERS: Final = ("pool", "label", "workflow", "conclusion", "job_name", "instance_id")
+REPOSITORY_PART: Final = "repo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,16 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions on a job beyond those of the index."""
+    """Conditions on a job beyond those of the index.
+
+    Repository, workflow, job name and label match by part, and upper and lower case are the same: people type them.
+    Pool and conclusion are words of a closed list, and match as a whole.
+    """
 
     wanted: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.wanted) - set(FILTERS))
+        unknown = sorted(set(self.wanted) - {*FILTERS, REPOSITORY_PART})
         if unknown:
             raise BadRequest(f"filter {unknown[0]!r}: expected one of {', '.join(FILTERS)}")
 
@@ -83,14 +88,25 @@ class Filter:
 
 def _holds(job: Item, name: str, value: str) -> bool:
     match name:
+        case "repo":
+            # From the key: the index by status does not hold the name itself.
+            return _is_part(value, str(job.get("GSI2-PK", "")).partition("#")[2])
         case "label":
-            return value in job.get("labels", ())
+            return any(_is_part(value, label) for label in job.get("labels", ()))
+        case "workflow":
+            return _is_part(value, job.get("workflow_name"))
+        case "job_name":
+            return _is_part(value, job.get("job_name"))
         case "pool":
             return bool(job.get("pool_name") == value)
-        case "workflow":
-            return bool(job.get("workflow_name") == value)
+        case "instance_id":
+            return machine_of(job) == value
         case _:
             return bool(job.get(name) == value)
+
+
+def _is_part(part: str, text: str | None) -> bool:
+    return text is not None and part.casefold() in text.casefold()
 
 
 ANY: Final = Filter()
@@ -152,6 +168,12 @@ def jobs_by_repository(
     wanted: Filter = ANY,
 ) -> FoundItems:
     return _page_of(store, _query("GSI2", by_repository(installation, repository), span, paging), paging, wanted)
+
+
+def has_jobs(store: Store, installation: InstallationId, repository: str) -> bool:
+    """Whether the repository of exactly this name has jobs."""
+    query = _query("GSI2", by_repository(installation, repository), ALWAYS, FIRST)
+    return bool(store.query(replace(query, limit=1)).items)
 
 
 def jobs_by_run(store: Store, key: RunKey, paging: Paging = FIRST) -> FoundItems:
