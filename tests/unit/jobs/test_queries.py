@@ -373,20 +373,19 @@ def test_items_of_an_older_deployment_can_be_shown() -> None:
 
 
 def test_jobs_of_a_machine_are_found_with_and_without_a_status_or_repository(store: Store) -> None:
-    """The indexes do not contain the machine, so the items themselves are read."""
+    """The indexes do not contain the machine, so the items themselves are read. The runner's name decides."""
     for number in (1, 2, 3):
-        add(store, number, "queued", "in_progress")
+        machine = f"i-0000000000000000{number % 2}"
+        add(store, number, "queued", "in_progress", runner_name=f"runner-{number}" if number == 3 else f"hf-{machine}")
+        launched = InstanceId(machine if number == 3 else "i-00000000000000008")
         attached = InternalEvent(
-            JobKey(INSTALLATION, JobId(number)),
-            InternalType.ATTACHED,
-            CREATED.plus(5),
-            instance_id=InstanceId(f"i-0000000000000000{number % 2}"),
+            JobKey(INSTALLATION, JobId(number)), InternalType.ATTACHED, CREATED.plus(5), instance_id=launched
         )
         tracker_on(store).record_event(attached)
     for others in ({}, {"status": "in_progress"}, {"repo": REPOSITORY}):
         found = tracking_on(store).jobs(asked(instance_id="i-00000000000000001", **others))
         assert sorted(job.job_id for job in found.items) == [1, 3]
-    assert tracking_on(store).jobs(asked(instance_id="i-00000000000000009")).items == []
+    assert tracking_on(store).jobs(asked(instance_id="i-00000000000000008")).items == [], "it ran none of them"
 
 
 # Statistics
