@@ -54,6 +54,18 @@ def test_an_interrupted_machine_is_drained_and_replaced_before_it_is_gone(stage_
     assert stage.state.last_scale.epoch_ms == 0, "a replacement starts no cooldown"
 
 
+def test_accepting_a_replacement_does_not_stop_the_tick(stage_of: StageMaker) -> None:
+    """It is accepted once: with the old taint and the new mark, it would look like a node that registered anew."""
+    stage = stage_of(workers=3)
+    stage.tick()
+    interrupt(stage, stage.alive[0])
+    ticks = [stage.tick(seconds=5) for _ in range(40)]
+    accepting = [tick for tick in ticks if tick and any(step.kind == "accept_replacement" for step in tick.done)]
+    assert len(accepting) == 1
+    assert (accepting[0].stopped, accepting[0].has_failed) == (None, False)
+    assert "accept_again" not in {step.kind for tick in ticks if tick for step in tick.done}
+
+
 def test_the_same_notice_twice_replaces_once(stage_of: StageMaker) -> None:
     stage = stage_of(workers=3)
     stage.tick()

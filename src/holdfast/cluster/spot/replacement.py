@@ -62,7 +62,8 @@ def accept_replacement(holder: ClusterLeaseHolder, step: steps.AcceptReplacement
     worker = holder.seen.worker(notice.slot.instance) if notice.slot and notice.slot.instance else None
     if worker is not None and worker.node is not None:
         if not worker.is_accepted:
-            holder.accept(worker, worker.node, notice.action)
+            # The next round must not take it for a node that registered anew, and accept it once more.
+            holder.seen = holder.seen.with_node(holder.accept(worker, worker.node, notice.action))
         _settle(holder, notice, Replacement.ACCEPTED, {})
 
 
