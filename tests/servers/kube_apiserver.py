@@ -1,8 +1,9 @@
-"""A real Kubernetes API server: kube-apiserver on etcd, and kube-controller-manager where a test needs it.
+"""A real Kubernetes API server: kube-apiserver on etcd, with kube-controller-manager and kube-scheduler where needed.
 
-Both are built once from Kubernetes' own source, as tests/servers/kubernetes/go.mod pins it, into the user's cache:
+They are built once from Kubernetes' own source, as tests/servers/kubernetes/go.mod pins it, into the user's cache:
 `python -m tests.servers.kube_apiserver` does that and says so. It takes about ten minutes of CPU, so a test never does;
-afterwards a server is ready in seconds. There are no kubelets: nodes and pods are what tests say they are.
+afterwards a server is ready in seconds. There are no kubelets here: nodes and pods are what tests say they are, or what
+`tests/servers/kubelets.py` makes of machines.
 """
 
 from __future__ import annotations
@@ -28,8 +29,16 @@ from tools.cache import cache_directory, directory_made_whole, one_at_a_time
 from tools.progress import step
 
 _MODULE = Path(__file__).with_name("kubernetes")
-_PROGRAMS = ("kube-apiserver", "kube-controller-manager")
+_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _ADMIN_TOKEN = "test-admin"
+# With short limits, so that a machine that is gone is NotReady within seconds.
+_BUDGETS_ONLY = ("--controllers=disruption-controller",)
+_WHOLE_CLUSTER = (
+    "--controllers=disruption-controller,node-lifecycle-controller,taint-eviction-controller,"
+    "pod-garbage-collector-controller,replicaset-controller",
+    "--node-monitor-period=1s",
+    "--node-monitor-grace-period=10s",
+)
 _ROLE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "role.yaml"
 
 
@@ -47,6 +56,8 @@ class RunningKube:
     api: processes.RunningServer
     port: int
     controllers: processes.RunningServer | None = None
+    scheduler: processes.RunningServer | None = None
+    is_whole: bool = False
     _pool: urllib3.PoolManager = field(init=False)
 
     admin_token: str = _ADMIN_TOKEN
@@ -64,7 +75,7 @@ class RunningKube:
 
     @property
     def logs(self) -> list[Path]:
-        return [server.log for server in (self.etcd, self.api, self.controllers) if server]
+        return [server.log for server in (self.etcd, self.api, self.controllers, self.scheduler) if server]
 
     def client_certificate(self, user: str, group: str) -> tuple[str, str]:
         """A certificate and its key, as PEM, of a user in a group; `system:masters` may do everything."""
@@ -106,12 +117,20 @@ class RunningKube:
         return response.json()
 
     def run_controllers(self) -> None:
-        """Start the controllers, of which only that of disruption budgets, unless they run."""
+        """Start the controllers, unless they run: of a part of a cluster only that of disruption budgets."""
         if self.controllers is None:
-            command = _controllers_command(self.directory, self.url, self.ca_pem)
-            self.controllers = processes.start(
-                "kube-controller-manager", lambda _: command, self.directory, ready=lambda _: True
-            )
+            options = _WHOLE_CLUSTER if self.is_whole else _BUDGETS_ONLY
+            self.controllers = self._started("kube-controller-manager", *options)
+
+    def run_scheduler(self) -> None:
+        if self.scheduler is None:
+            self.scheduler = self._started("kube-scheduler")
+
+    def _started(self, program: str, *options: str) -> processes.RunningServer:
+        kubeconfig = _write_kubeconfig(self.directory, self.url)
+        fixed = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+        command = [str(programs() / program), *fixed, *options]
+        return processes.start(program, lambda _: command, self.directory, ready=lambda _: True)
 
     def stop_api(self) -> None:
         """At once: a graceful stop would wait for its watchers. All state is in etcd."""
@@ -120,11 +139,12 @@ class RunningKube:
 
     def start_api(self) -> None:
         """Again, on the same port and with the same data."""
-        self.api = _start_api(self.directory, self.ca, self.etcd.url, lambda _: self.port)
+        self.api = _start_api(self.directory, self.ca, self.etcd.url, lambda _: self.port, is_whole=self.is_whole)
 
     def stop(self) -> None:
-        if self.controllers:
-            self.controllers.stop()
+        for server in (self.scheduler, self.controllers):
+            if server:
+                server.stop()
         self.stop_api()
         self.etcd.stop()
         self._pool.clear()
@@ -137,8 +157,11 @@ def _collection(manifest: dict[str, Any]) -> str:
     return f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
 
 
-def start(log_dir: Path) -> RunningKube:
-    """An empty server, ready to answer. Raises `Unavailable` if this machine has none."""
+def start(log_dir: Path, *, is_whole: bool = False) -> RunningKube:
+    """An empty server, ready to answer. Raises `Unavailable` if this machine has none.
+
+    A whole cluster has controllers and a scheduler, and treats new nodes as clusters do.
+    """
     programs()
     etcd_program = find_etcd()
     etcd = processes.start(
@@ -147,17 +170,21 @@ def start(log_dir: Path) -> RunningKube:
     try:
         ca = trustme.CA()
         _write_keys(log_dir, ca)
-        api = _start_api(log_dir, ca, etcd.url, lambda port: port)
+        api = _start_api(log_dir, ca, etcd.url, lambda port: port, is_whole=is_whole)
     except BaseException:
         etcd.stop()
         raise
-    return RunningKube(log_dir, ca, etcd, api, api.port)
+    kube = RunningKube(log_dir, ca, etcd, api, api.port, is_whole=is_whole)
+    if is_whole:
+        kube.run_controllers()
+        kube.run_scheduler()
+    return kube
 
 
 def programs() -> Path:
     """The directory with the programs, if they were built."""
-    directory = cache_directory() / f"kubernetes-{_pinned_version()}"
-    if not directory.exists():
+    directory = _programs_directory()
+    if not _is_built(directory):
         remedy = "build it once with: python -m tests.servers.kube_apiserver"
         raise Unavailable(f"the Kubernetes API server for tests is not built yet; {remedy}")
     return directory
@@ -174,11 +201,20 @@ def find_etcd() -> Path:
 
 def build() -> None:
     """Build the programs into the cache, unless they are there."""
-    directory = cache_directory() / f"kubernetes-{_pinned_version()}"
-    if not directory.exists():
+    directory = _programs_directory()
+    if not _is_built(directory):
         with one_at_a_time(directory.name):
-            if not directory.exists():  # the process that held the lock may have built it
+            if not _is_built(directory):  # the process that held the lock may have built it
                 _build_with_go(directory)
+
+
+def _programs_directory() -> Path:
+    return cache_directory() / f"kubernetes-{_pinned_version()}"
+
+
+def _is_built(directory: Path) -> bool:
+    """Whether every program is there: an older clone of the tests may have built fewer."""
+    return all((directory / program).exists() for program in _PROGRAMS)
 
 
 def _build_with_go(directory: Path) -> None:
@@ -242,13 +278,13 @@ def _etcd_command(program: Path, directory: Path, port: int) -> list[str]:
 
 
 def _start_api(
-    directory: Path, ca: trustme.CA, etcd_url: str, port_of: Callable[[int], int]
+    directory: Path, ca: trustme.CA, etcd_url: str, port_of: Callable[[int], int], *, is_whole: bool
 ) -> processes.RunningServer:
     pool = _trusting(ca)
     try:
         return processes.start(
             "kube-apiserver",
-            lambda port: _api_command(directory, etcd_url, port_of(port)),
+            lambda port: _api_command(directory, etcd_url, port_of(port), is_whole=is_whole),
             directory,
             ready=lambda port: _is_ready(pool, port_of(port)),
         )
@@ -256,7 +292,9 @@ def _start_api(
         pool.clear()
 
 
-def _api_command(directory: Path, etcd_url: str, port: int) -> list[str]:
+def _api_command(directory: Path, etcd_url: str, port: int, *, is_whole: bool) -> list[str]:
+    # No controller creates accounts for pods, and in a part of a cluster none removes the taint of a new node.
+    without = "ServiceAccount" if is_whole else "ServiceAccount,TaintNodesByCondition"
     return [
         str(programs() / "kube-apiserver"),
         f"--etcd-servers={etcd_url}",
@@ -271,8 +309,7 @@ def _api_command(directory: Path, etcd_url: str, port: int) -> list[str]:
         f"--service-account-key-file={directory / 'accounts.pem'}",
         f"--service-account-signing-key-file={directory / 'accounts.pem'}",
         "--authorization-mode=RBAC",
-        # No controller creates accounts for pods, and none removes the taint that a new node would start with.
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        f"--disable-admission-plugins={without}",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--endpoint-reconciler-type=none",
         # Otherwise it caches lists for paging, and etcd's compaction would have no effect.
@@ -280,7 +317,8 @@ def _api_command(directory: Path, etcd_url: str, port: int) -> list[str]:
     ]
 
 
-def _controllers_command(directory: Path, url: str, ca_pem: str) -> list[str]:
+def _write_kubeconfig(directory: Path, url: str) -> Path:
+    """For the admin."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -289,15 +327,9 @@ def _controllers_command(directory: Path, url: str, ca_pem: str) -> list[str]:
         "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": str(directory / "ca.pem")}}],
         "users": [{"name": "admin", "user": {"token": _ADMIN_TOKEN}}],
     }
-    path = directory / "controllers.json"  # JSON is YAML, too
+    path = directory / "kubeconfig.json"  # JSON is YAML, too
     path.write_text(json.dumps(config))
-    return [
-        str(programs() / "kube-controller-manager"),
-        f"--kubeconfig={path}",
-        "--controllers=disruption-controller",
-        "--leader-elect=false",
-        "--secure-port=0",
-    ]
+    return path
 
 
 def _is_ready(pool: urllib3.PoolManager, port: int) -> bool:

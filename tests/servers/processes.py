@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +62,7 @@ def start(
     *,
     ready: Callable[[int], bool] | None = None,
     limit_seconds: float = 120.0,
+    environment: Mapping[str, str] | None = None,
 ) -> RunningServer:
     """Start `command(port)` and return when `ready(port)`; by default, when it answers HTTP.
 
@@ -71,7 +72,7 @@ def start(
     for _ in range(_ATTEMPTS):
         port = free_port()
         with contextlib.suppress(_PortTaken):
-            return _start_on(port, name, command(port), log_dir, ready or answers_http, limit_seconds)
+            return _start_on(port, name, command(port), log_dir, ready or answers_http, limit_seconds, environment)
     raise ServerFailed(f"{name}: {_ATTEMPTS} free ports in a row were taken before it could use them")
 
 
@@ -101,14 +102,25 @@ def accepts_connections(port: int) -> bool:
 
 
 def _start_on(
-    port: int, name: str, command: list[str], log_dir: Path, ready: Callable[[int], bool], limit_seconds: float
+    port: int,
+    name: str,
+    command: list[str],
+    log_dir: Path,
+    ready: Callable[[int], bool],
+    limit_seconds: float,
+    environment: Mapping[str, str] | None,
 ) -> RunningServer:
     log = log_dir / f"{name}-{port}.log"
     leashed = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), *command]
     with log.open("wb") as output:
         # A new session: Ctrl-C reaches only the tests, which then stop the server after their last requests.
         process = subprocess.Popen(
-            leashed, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            leashed,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
         )
     server = RunningServer(name, port, log, process)
     atexit.register(server.stop)

@@ -14,13 +14,16 @@ class Unavailable(Exception):
     """Prometheus cannot run here; the message is one sentence that says why."""
 
 
-def start(directory: Path, targets: Mapping[str, str]) -> processes.RunningServer:
-    """A server that scrapes each target (job name to host:port) twice a second; its files are in the directory."""
+def start(directory: Path, targets: Mapping[str, str], *, honor_labels: bool = False) -> processes.RunningServer:
+    """A server that scrapes each target (job name to host:port) twice a second; its files are in the directory.
+
+    With `honor_labels` a page can speak for several instances.
+    """
     program = shutil.which("prometheus")
     if program is None:
         raise Unavailable("There is no prometheus on this machine; Debian's package has that name.")
     file = directory / "prometheus.yml"
-    file.write_text(_configuration(targets), encoding="utf-8")
+    file.write_text(_configuration(targets, honor_labels=honor_labels), encoding="utf-8")
     return processes.start("prometheus", lambda port: _command(program, file, port), directory, ready=_is_ready)
 
 
@@ -33,9 +36,10 @@ def _command(program: str, file: Path, port: int) -> list[str]:
     ]
 
 
-def _configuration(targets: Mapping[str, str]) -> str:
+def _configuration(targets: Mapping[str, str], *, honor_labels: bool) -> str:
     jobs = "".join(
-        f"  - job_name: {name}\n    static_configs:\n      - targets: ['{target}']\n"
+        f"  - job_name: {name}\n    honor_labels: {str(honor_labels).lower()}\n"
+        f"    static_configs:\n      - targets: ['{target}']\n"
         for name, target in targets.items()
     )
     return f"global:\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\nscrape_configs:\n{jobs}"
