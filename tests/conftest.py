@@ -6,7 +6,6 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,7 +14,7 @@ from tests.servers import dynamodb_local, kube_apiserver, moto, prometheus
 from tests.servers.kube_apiserver import RunningKube
 from tests.servers.processes import RunningServer
 from tests.support.prometheus_world import PrometheusWorld, scraped_world
-from tests.support.real_servers import skip_or_fail
+from tests.support.real_servers import logs_of, show_on_failure, skip_or_fail
 
 # Derandomized: a test that passed passes again, on any machine. `make prove` draws afresh and prints what it drew.
 settings.register_profile(
@@ -32,8 +31,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 # When started in the background, this process may ignore Ctrl-C, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-_LOGS = pytest.StashKey[list[Path]]()
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +56,7 @@ def dynamodb_server(
         server = dynamodb_local.start(tmp_path_factory.mktemp("dynamodb-local"))
     except dynamodb_local.Unavailable as error:
         skip_or_fail(str(error))
-    request.config.stash.setdefault(_LOGS, []).append(server.log)
+    show_on_failure(request.config, server.log)
     yield server
     server.stop()
 
@@ -71,7 +68,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
         server = kube_apiserver.start(tmp_path_factory.mktemp("kubernetes"))
     except kube_apiserver.Unavailable as error:
         skip_or_fail(str(error))
-    request.config.stash.setdefault(_LOGS, []).extend(server.logs)
+    show_on_failure(request.config, *server.logs)
     yield server
     server.stop()
 
@@ -86,7 +83,7 @@ def account_token(kube_server: RunningKube) -> str:
 def moto_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[RunningServer]:
     """AWS' models over HTTP, one for each test worker."""
     server = moto.start(tmp_path_factory.mktemp("moto"))
-    request.config.stash.setdefault(_LOGS, []).append(server.log)
+    show_on_failure(request.config, server.log)
     yield server
     server.stop()
 
@@ -106,7 +103,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Show the end of the servers' logs with every failure."""
     report = yield
     if report.failed:
-        for log in item.config.stash.get(_LOGS, []):
+        for log in logs_of(item.config):
             report.sections.append((f"server log {log.name}", log.read_text(errors="replace")[-4000:]))
     return report
 

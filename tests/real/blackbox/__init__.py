@@ -1,0 +1,1 @@
+"""The cluster autoscaler from outside: processes among real servers, judged by what becomes of the world."""
