@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.kernel.ids import InstanceId
 from holdfast.ports.machines import LaunchOrder, Market
+from tests.servers.kubelets import node_name
 from tests.servers.processes import RunningServer
 from tests.support.black_box import Stage, StageMaker, suspended
 from tests.support.ec2_front import SUBNETS
@@ -91,7 +92,7 @@ def test_lost_answers_of_ec2_launch_and_leak_nothing_more(stage_with: StageMaker
     stage.scale("web", 1)
     stage.until_settled(1)
     assert stage.front.launches() == 2
-    assert lost.count("RunInstances") > 2
+    assert lost.count("RunInstances") >= 2
     assert lost.count("TerminateInstances") >= 1
 
 
@@ -177,5 +178,8 @@ def test_an_older_autoscalers_scale_up_is_taken_over_and_its_machines_serve(stag
     stage.until(lambda: runs_pods(stage, 4), "every pod runs")
     stage.scale("web", 2)
     stage.servers.metrics.load = 0.1
-    stage.until_settled(1)
+    stage.until(lambda: len(stage.front.machines()) == 1, "one of them leaves")
+    stage.until(lambda: runs_pods(stage, 2), "every pod runs")
+    # Its Node object stays, NotReady: without our label nothing proves whose it was.
+    stage.until(lambda: stage.in_service() == {node_name(stage.front.machines()[0])}, "the other serves")
     assert stage.front.launches() == 2

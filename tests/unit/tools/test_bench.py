@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench import console, tick
+from bench import console, reaction, tick
 from bench.contenders.cluster_answers import PODS_PER_NODE, Answers, Host
 from bench.contenders.dynamodb import BareBoto3, OurDynamo
 from bench.contenders.leases import Leases, Size
@@ -181,6 +181,14 @@ def test_every_goal_of_the_console_has_its_figure() -> None:
         "finished jobs: CPU of a page with 1,000,000, beside 1,000": "ratio <= 1.1",
         "one repository's jobs: CPU of a page with 1,000,000, beside 1,000": "ratio <= 1.1",
     }
+
+
+def test_every_reaction_has_the_goal_and_is_judged_by_its_longest_sample() -> None:
+    found = list(reaction.figures({reaction.PENDING: [0.5], reaction.NOTICE: [0.5, 2.5, 1.0]}))
+    assert [(figure.value, str(figure.goal), figure.met) for figure in found] == [
+        (0.5, "value <= 2", True),
+        (2.5, "value <= 2", False),
+    ]
 
 
 FIGURES = [
