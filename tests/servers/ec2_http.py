@@ -49,6 +49,11 @@ def serving(ec2: SimulatedEc2, port: int = 0) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(answer)
 
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            """The world's time, not ours."""
+            now = ec2.server_time()
+            return super().date_time_string(timestamp if now is None else now.epoch_seconds)
+
         def log_message(self, *_: Any) -> None:
             """Silent: the simulated EC2 records the calls."""
 

@@ -79,7 +79,7 @@ FOUND: Final = (
         "an interruption is stored with the time of our clock",
         "holdfast.cluster.spot.events",
         "noticed = event.at if event.at.seconds_since(now) <= AHEAD_SECONDS else now",
-        "noticed = now",
+        "noticed = cluster.writes.clock.now()",
         "script:a clock that is behind notes an interruption",
     ),
     Mutant(

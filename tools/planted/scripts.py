@@ -146,7 +146,7 @@ SCRIPTS: Final[Mapping[str, FaultScript]] = {
     ),
     "a clock that is ahead gives a machine back": FaultScript(
         (10005,),
-        _scenario("spot"),
+        _scenario("spot", is_dated=False),
         draws={
             (FaultKind.JUMP, "tick-2"): AHEAD,
             (FaultKind.JUMP, "tick-3"): AHEAD,
@@ -155,7 +155,7 @@ SCRIPTS: Final[Mapping[str, FaultScript]] = {
     ),
     "a clock that is behind notes an interruption": FaultScript(
         (25122,),
-        _scenario("spot"),
+        _scenario("spot", is_dated=False),
         draws={(FaultKind.JUMP, "event-1"): BEHIND, (FaultKind.EVENT_TWICE, "event-1"): 0.35},
     ),
     "EC2 forgets a machine before its replacement comes": FaultScript(

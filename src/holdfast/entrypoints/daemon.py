@@ -22,7 +22,7 @@ from holdfast.entrypoints.tick_reports import TickReports
 from holdfast.entrypoints.wiring.world import OpenWorld
 from holdfast.fleet.ec2_events import parse_ec2_event
 from holdfast.jobs.intake.webhook import WebhookSecrets
-from holdfast.kernel.errors import HoldfastError
+from holdfast.kernel.errors import HoldfastError, NeedsOperator
 from holdfast.kernel.ids import nonce
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Store
@@ -262,8 +262,10 @@ class Debouncer:
 class Housekeeping:
     """A thread that removes expired items periodically, for stores that do not do so themselves."""
 
-    def __init__(self, store: Store, every_seconds: float = EXPIRY_EVERY_SECONDS) -> None:
+    def __init__(self, store: Store, check: Callable[[], None], every_seconds: float = EXPIRY_EVERY_SECONDS) -> None:
+        """`check` raises WrongClock if nothing must be removed now."""
         self._store = store
+        self._check = check
         self._every_seconds = every_seconds
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
@@ -279,10 +281,12 @@ class Housekeeping:
     def _run(self) -> None:
         while True:
             try:
+                self._check()
                 removed = remove_all_expired(self._store, self._stopping)
                 _log.debug("removed %d expired items", removed)
             except HoldfastError as error:
-                _log.warning("could not remove expired items: %s; retrying later", error)
+                level = logging.ERROR if isinstance(error, NeedsOperator) else logging.WARNING
+                _log.log(level, "could not remove expired items: %s; retrying later", error)
             if self._stopping.wait(self._every_seconds):
                 return
 

@@ -38,6 +38,7 @@ _STATUSES: Final = {
     WebhookRefusal.TOO_LARGE: (413, "too_large"),
     WebhookRefusal.NOT_JSON: (415, "unsupported_media_type"),
     WebhookRefusal.MALFORMED: (400, "bad_request"),
+    WebhookRefusal.TOO_OLD: (400, "bad_request"),
 }
 
 _log = logging.getLogger(__name__)

@@ -121,6 +121,10 @@ class Machines(Protocol):
 
     def subnets(self, subnets: Sequence[str]) -> list[Subnet]: ...
 
+    def server_time(self) -> Instant | None:
+        """EC2's time now, to a second or two, from the latest response; None before the first. Makes no request."""
+        ...
+
 
 class ForwardingMachines:
     """The base of wrappers: implements `Machines` by forwarding every call through `_forward`."""
@@ -148,3 +152,6 @@ class ForwardingMachines:
 
     def subnets(self, subnets: Sequence[str]) -> list[Subnet]:
         return self._forward(lambda: self._machines.subnets(subnets))
+
+    def server_time(self) -> Instant | None:
+        return self._machines.server_time()  # makes no request

@@ -2,7 +2,10 @@
 
 import threading
 
+import pytest
+
 from holdfast.adapters.memory import memory_store
+from holdfast.control.clock_check import WrongClock, check_expiry
 from holdfast.entrypoints.daemon import EXPIRY_BATCH_MOST, Housekeeping, remove_all_expired
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.ports.store import Key, Table
@@ -41,14 +44,14 @@ class FailsOnce:
 
 def test_an_unavailable_store_is_retried() -> None:
     store = FailsOnce()
-    with Housekeeping(store, every_seconds=0.01):  # type: ignore[arg-type]
+    with Housekeeping(store, lambda: None, every_seconds=0.01):  # type: ignore[arg-type]
         assert store.came_back.wait(60)
     assert store.asked > 1
 
 
 def test_stopping_does_not_wait_for_the_next_round() -> None:
     store = FailsOnce()
-    housekeeping = Housekeeping(store, every_seconds=3600)  # type: ignore[arg-type]
+    housekeeping = Housekeeping(store, lambda: None, every_seconds=3600)  # type: ignore[arg-type]
     housekeeping.__enter__()
     assert store.failed.wait(60)
     stopping = threading.Thread(target=housekeeping.__exit__, daemon=True)
@@ -56,3 +59,36 @@ def test_stopping_does_not_wait_for_the_next_round() -> None:
     stopping.join(60)
     assert not stopping.is_alive()
     assert store.asked == 1
+
+
+DAY = 86_400
+
+
+def test_a_clock_that_jumps_far_ahead_removes_nothing_unless_ec2_confirms_it() -> None:
+    clock = StillClock()
+    store = memory_store(clock)
+    right = clock.now()
+    check_expiry(store, right, None, "EC2")
+    clock.advance(100 * DAY)
+    with pytest.raises(WrongClock, match="last removed 100 days ago"):
+        check_expiry(store, clock.now(), None, "EC2")
+    with pytest.raises(WrongClock, match="8640000 s ahead of EC2's"):
+        check_expiry(store, clock.now(), right, "EC2")
+    check_expiry(store, right.plus(6 * DAY), None, "EC2")
+    check_expiry(store, clock.now(), clock.now(), "EC2")
+    check_expiry(store, clock.now().plus(DAY), None, "EC2")  # the confirmed time counts from now on
+
+
+def test_a_refused_removal_removes_nothing() -> None:
+    refused = threading.Event()
+
+    def refuse() -> None:
+        if refused.is_set():
+            raise WrongClock("still wrong")
+        refused.set()
+        raise WrongClock("wrong")
+
+    store = FailsOnce()
+    with Housekeeping(store, refuse, every_seconds=0.01):  # type: ignore[arg-type]
+        assert refused.wait(60)
+    assert store.asked == 0

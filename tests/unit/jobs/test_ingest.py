@@ -16,7 +16,7 @@ from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.jobs.intake.internal_events import InternalType
 from holdfast.jobs.intake.tracker import INSTALLATIONS, Tracker, installations
-from holdfast.jobs.intake.webhook import ReceiptResult, WebhookRefused
+from holdfast.jobs.intake.webhook import ReceiptResult, WebhookRefusal, WebhookRefused
 from holdfast.jobs.model.deployment import REVIEWS_MOST, is_held_back
 from holdfast.jobs.model.job import MARKS_MOST
 from holdfast.jobs.model.keys import JobKey, RunKey
@@ -442,12 +442,29 @@ def test_a_concurrent_duplicate_is_counted_and_loses_nothing() -> None:
     assert "changes_lost" not in entry
 
 
-def test_a_delivery_too_old_to_be_redelivered_is_unusable(store: Store) -> None:
+def test_a_delivery_too_old_to_be_redelivered_is_refused_and_not_acknowledged(store: Store) -> None:
+    """If our clock is ahead, every delivery looks old: GitHub's log must show a failure, so that it is sent again."""
     clock = StillClock(CREATED.plus(9 * 86_400))
     tracker = Tracker(store, clock, "here", oldest_seconds=8 * 86_400)
-    assert tracker.receive(job("queued", 0.4)).result is ReceiptResult.UNUSABLE
+    for _ in range(5):
+        with pytest.raises(WebhookRefused) as caught:
+            tracker.receive(job("queued", 0.4))
+        assert caught.value.refusal is WebhookRefusal.TOO_OLD
+    (refused,) = tracker.receive_all([job("queued", 0.4)])
+    assert isinstance(refused, WebhookRefused)
     assert store.get(JOBS, JOB.item) is None
     assert tracker.receive(job("queued", 2 * 86_400)).result is ReceiptResult.STORED
+
+
+@pytest.mark.parametrize("event", ["workflow_job", "workflow_run"])
+def test_a_clock_that_is_years_behind_stores_nothing_that_has_expired(event: str) -> None:
+    clock = StillClock(CREATED.plus(-50 * 365 * 86_400))
+    store = memory_store(clock)
+    sent = job("queued", 0.4) if event == "workflow_job" else run("requested", 0.4)
+    assert Tracker(store, clock, "here").receive(sent).result is ReceiptResult.STORED
+    item = store.get(JOBS, JOB.item) if event == "workflow_job" else store.get(RUNS, RUN.item)
+    assert item is not None
+    assert item["ttl"] >= CREATED.plus(89 * 86_400).epoch_seconds
 
 
 @pytest.mark.parametrize(

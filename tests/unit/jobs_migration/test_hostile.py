@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.jobs.intake.json_limits import BODY_BYTES_MOST
 from holdfast.jobs.intake.tracker import installations
-from holdfast.jobs.intake.webhook import Delivery, ReceiptResult
+from holdfast.jobs.intake.webhook import Delivery, ReceiptResult, WebhookRefused
 from holdfast.jobs.migration import scan as walk
 from holdfast.jobs.migration.compare import CHECKS, RECHECK_SECONDS
 from holdfast.jobs.migration.counts import EVERY_SECONDS, CallTotals, DailyCounts, StorageCall
@@ -286,7 +286,8 @@ def test_a_replay_is_stored_on_neither_side() -> None:
     world = World()
     world.go_to(Phase.DUAL_WRITE)
     world.tracker.oldest_seconds = 60
-    assert world.dual.receive(life(7)[0]).result is ReceiptResult.UNUSABLE
+    with pytest.raises(WebhookRefused, match="sent more than 60 s ago"):
+        world.dual.receive(life(7)[0])
     assert world.objects.page("").entries == []
     assert world.store.get(JOBS, JobKey(ONE, JobId(7)).item) is None
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.adapters.aws.clients import AwsError, aws_client, aws_config, aws_errors
+from holdfast.adapters.aws.server_date import ServerDate
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
@@ -65,10 +66,15 @@ class Ec2Machines:
 
     def __init__(self, client: "EC2Client | None" = None) -> None:
         self._client = client or ec2_client()
+        self._dated = ServerDate()
+        self._client.meta.events.register("after-call.ec2", self._dated.record)
         self.unreadable = 0
 
     def close(self) -> None:
         self._client.close()
+
+    def server_time(self) -> Instant | None:
+        return self._dated.now()
 
     def launch(self, order: LaunchOrder) -> Machine:
         request = _launch_request(order)

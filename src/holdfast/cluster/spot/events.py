@@ -28,7 +28,8 @@ def take_event(cluster: Cluster, event: Ec2Event) -> EventOutcome:
     ours = [machine for machine in machines if _is_ours(machine.tags, cluster.reads.tags)]
     if not ours or ours[0].market is not Market.SPOT or ours[0].is_gone:
         return "not ours"
-    now = cluster.writes.clock.now()
+    # By EC2's clock if it is known: with a wrong one of ours, a fresh event would be dropped as too old.
+    now = cluster.reads.machines.server_time() or cluster.writes.clock.now()
     if now.seconds_since(event.at) >= _expiry_seconds(kind, cluster.policy):
         return "too old"
     # Use AWS's time: a late event has less time left, and with the time of a slow clock the notice would look expired

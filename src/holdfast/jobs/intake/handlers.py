@@ -105,9 +105,8 @@ def _write_reviews(context: HandlerContext, key: RunKey, reviews: list[Review]) 
     gates = deployments.gates_of(run)
     if all(any(review.concerns(gate) for gate in gates) for review in reviews):
         return decide(context.store, key, {"reviews": decisions}, gates, context.now) > 0
-    update = attr("reviews").add_elements(decisions) + attr("ttl").set_if_absent(
-        context.now.epoch_seconds + KEPT_SECONDS
-    )
+    since = max([context.now, *(review.at for review in reviews)])
+    update = attr("reviews").add_elements(decisions) + attr("ttl").set_if_absent(since.epoch_seconds + KEPT_SECONDS)
     kept = context.store.update(RUNS, key.item, update)
     # Deployments added since the read. One that is added later finds the reviews.
     decided = decide(context.store, key, {"reviews": decisions}, deployments.gates_of(kept.new), context.now)

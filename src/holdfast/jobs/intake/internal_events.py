@@ -23,7 +23,7 @@ from holdfast.jobs.intake.bounds import bounded
 from holdfast.jobs.intake.webhook import short_mark
 from holdfast.jobs.model.facts import JobEvent, Scheduling, Status
 from holdfast.jobs.model.keys import JobKey
-from holdfast.jobs.model.times import parsed
+from holdfast.jobs.model.times import not_before, parsed
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
@@ -89,7 +89,7 @@ def internal_event(event: InternalEvent, received_at: Instant) -> JobEvent:
         key=event.key,
         type=event.type,
         at=event.at,
-        received_at=received_at,
+        received_at=not_before(received_at, event.at),
         mark=_mark(event, facts),
         source="internal",
         status=Status.SCHEDULED if is_plan else None,

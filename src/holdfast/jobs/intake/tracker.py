@@ -17,7 +17,7 @@ from holdfast.jobs.intake.handlers import HandlerContext
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event, interruption_of
 from holdfast.jobs.intake.payloads import PingPayload, UnusablePayload, decoded
 from holdfast.jobs.intake.record import Recorded, record
-from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult, WebhookRefused
+from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult, WebhookRefusal, WebhookRefused
 from holdfast.jobs.model.machines import machine_named
 from holdfast.jobs.model.times import is_too_old
 from holdfast.jobs.read.queries import running_on
@@ -93,7 +93,7 @@ class Tracker:
         self._transactions = self.store if isinstance(self.store, TransactionalStore) else None
 
     def receive(self, delivery: Delivery) -> Receipt:
-        """Make the delivery's effect durable. `WebhookRefused` if its body is not JSON."""
+        """Make the delivery's effect durable. `WebhookRefused` if its body is not JSON, or if it is too old."""
         known = self._known_receipt(delivery)
         if known is not None:
             return known
@@ -186,9 +186,15 @@ class Tracker:
             note_interrupted(self.store, other, now)
 
     def check_age(self, delivery: Delivery, now: Instant) -> None:
-        """Raise UnusablePayload if the delivery is a replay."""
+        """Raise WebhookRefused if the delivery is a replay.
+
+        It is not acknowledged: if our clock is ahead, every delivery looks old, and the sweep requests it again later.
+        """
         if self.oldest_seconds is not None and is_too_old(delivery.id, now, self.oldest_seconds):
-            raise UnusablePayload(f"sent more than {self.oldest_seconds:g} s ago; GitHub would not redeliver it")
+            raise WebhookRefused(
+                WebhookRefusal.TOO_OLD,
+                f"sent more than {self.oldest_seconds:g} s ago by this machine's clock; GitHub would not redeliver it",
+            )
 
 
 def installations(store: Store) -> list[InstallationId]:

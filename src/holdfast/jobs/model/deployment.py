@@ -17,7 +17,7 @@ from holdfast.jobs.intake.payloads import CheckRun, Deployment, DeploymentPayloa
 from holdfast.jobs.intake.webhook import Delivery, short_mark
 from holdfast.jobs.model.facts import KEPT_SECONDS, DeploymentLink, JobEvent, deployment_link
 from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
-from holdfast.jobs.model.times import parsed, sent_at
+from holdfast.jobs.model.times import not_before, parsed, sent_at
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
@@ -104,7 +104,7 @@ def link_update(link: DeploymentLink, run: RunKey | None, repository: str | None
     facts: dict[str, Value] = {
         "status": PENDING,
         "created_at": link.created_at or received_at.iso_seconds(),
-        "ttl": received_at.epoch_seconds + KEPT_SECONDS,
+        "ttl": not_before(received_at, parsed(link.created_at)).epoch_seconds + KEPT_SECONDS,
     }
     if repository:
         facts["repo_full_name"] = repository
@@ -118,7 +118,7 @@ def link_update(link: DeploymentLink, run: RunKey | None, repository: str | None
 
 def decision_update(review: Review, received_at: Instant) -> tuple[Update, Condition]:
     update = set_all({"status": review.state, f"{review.state}_at": review.at.iso(), "requires_approval": True})
-    update += attr("ttl").set_if_absent(received_at.epoch_seconds + KEPT_SECONDS)
+    update += attr("ttl").set_if_absent(not_before(received_at, review.at).epoch_seconds + KEPT_SECONDS)
     return update, attr("status").is_absent() | attr("status").equals(PENDING)
 
 
@@ -163,12 +163,13 @@ def _job_that_waits(
     delivery: Delivery, check_run: CheckRun, event: DeploymentEvent, found: Deployment, received_at: Instant
 ) -> JobEvent:
     created = parsed(found.created_at) or received_at
+    at = sent_at(delivery.id, created, parsed(found.updated_at) or created)
     return JobEvent(
         # A job's id is that of its check run.
         key=JobKey(event.key.installation_id, JobId(check_run.id)),
         type="deployment_waiting",
-        at=sent_at(delivery.id, created, parsed(found.updated_at) or created),
-        received_at=received_at,
+        at=at,
+        received_at=not_before(received_at, at),
         mark=delivery.body_mark,
         source="github_webhook",
         delivery=delivery.id,

@@ -22,7 +22,7 @@ from holdfast.jobs.intake import bounds
 from holdfast.jobs.intake.payloads import Deployment, JobPayload, UnusablePayload, WorkflowJob
 from holdfast.jobs.intake.webhook import Delivery, short_mark
 from holdfast.jobs.model.keys import JobKey, RunKey, by_repository
-from holdfast.jobs.model.times import parsed, seconds_text, sent_at
+from holdfast.jobs.model.times import not_before, parsed, seconds_text, sent_at
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
@@ -120,7 +120,7 @@ def job_event(delivery: Delivery, payload: JobPayload, received_at: Instant) -> 
     created = _created(job, received_at)
     at = sent_at(delivery.id, created, _latest(job, payload.deployment, created))
     mark = _mark(delivery, status, payload.deployment)
-    return _job_facts(payload, job, status, at, received_at, mark, delivery.id)
+    return _job_facts(payload, job, status, at, not_before(received_at, at), mark, delivery.id)
 
 
 def _job_facts(

@@ -20,7 +20,7 @@ from holdfast.jobs.intake.webhook import Delivery, short_mark
 from holdfast.jobs.model.facts import FAILED, KEPT_SECONDS, End, JobEvent, Status
 from holdfast.jobs.model.job import MARKS_MOST
 from holdfast.jobs.model.keys import JobKey, RunKey
-from holdfast.jobs.model.times import parsed, sent_at
+from holdfast.jobs.model.times import not_before, parsed, sent_at
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
@@ -57,9 +57,11 @@ def run_event(delivery: Delivery, payload: RunPayload, received_at: Instant) -> 
     created = parsed(run.created_at) or received_at
     # Later attempts of a run keep its created_at, so the start of this attempt bounds the sender's time.
     began = parsed(run.run_started_at) or created
+    at = sent_at(delivery.id, began, parsed(run.updated_at) or began)
+    received_at = not_before(received_at, at)
     return RunEvent(
         key=RunKey(installation, RunId(run.id), run.run_attempt),
-        at=sent_at(delivery.id, began, parsed(run.updated_at) or began),
+        at=at,
         received_at=received_at,
         mark=delivery.body_mark,
         status=_STATUS_OF_ACTION[payload.action],

@@ -47,6 +47,14 @@ def is_too_old(delivery_id: str, now: Instant, most_seconds: float) -> bool:
     return made is not None and now.seconds_since(made) > most_seconds
 
 
+def not_before(now: Instant, sent: Instant | None) -> Instant:
+    """When something arrived: by our clock, but not before it was sent.
+
+    With a clock that is years behind, an item would otherwise be stored as expired already.
+    """
+    return now if sent is None else max(now, sent)
+
+
 def seconds_text(text: str | None) -> str | None:
     """A time from GitHub in the form in which it is stored; None as for `parsed`."""
     return None if text is None or len(text) > _TEXT_MOST else _seconds_text(text)

@@ -191,6 +191,9 @@ class _Machines:
     def subnets(self, subnets: Sequence[str]) -> list[Subnet]:
         return self._world.read(lambda: self._target.subnets(subnets))
 
+    def server_time(self) -> Instant | None:
+        return self._world.read(self._target.server_time)
+
 
 class _Kube:
     """Implements `holdfast.ports.kube.Kube`."""

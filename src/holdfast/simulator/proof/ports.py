@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 
 from holdfast.kernel.ids import InstallationId, InstanceId, RunId
+from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
 from holdfast.ports.github import DeliveryPage, GitHub, JobSeen, RunSeen
 from holdfast.ports.kube import Evicted, Kube, Node, NodeChange, Pod
@@ -172,6 +173,9 @@ class _MachinesPort(_Port):
 
     def subnets(self, subnets: Sequence[str]) -> list[Subnet]:
         return self._calls.made(self._process, _SUBNETS, self._calls.world.ec2.subnets, (subnets,), _NO_OPTIONS)
+
+    def server_time(self) -> Instant | None:
+        return self._calls.world.ec2.server_time()  # no call: it was part of the latest response
 
 
 class _KubePort(_Port):

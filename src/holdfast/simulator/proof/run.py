@@ -194,6 +194,7 @@ class Run:
             setup.seed, bootstrap, zones=zones, pods_per_node=pods_per_node, habits=habits, start=setup.start
         )
         self.world.ec2.is_tagging_refused = setup.is_tagging_refused
+        self.world.ec2.is_dated = setup.is_dated
         self.store = self._program.open_store(self.world.timeline)
         self._ended = False
         for number in range(setup.workers):

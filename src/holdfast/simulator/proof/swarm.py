@@ -89,6 +89,7 @@ class Setup:
     pauses: tuple[PlannedPause, ...] = ()
     ticks: bool = True  # False: the cluster is not managed
     is_tagging_refused: bool = False  # EC2 accepts no tag after the launch
+    is_dated: bool = True  # False: EC2's responses have no date, so a wrong clock is not noticed
     github: GitHubPlan | None = None
     safety_seconds: int = SAFETY_SECONDS
     heal_seconds: int = HEAL_SECONDS
@@ -109,6 +110,7 @@ def drawn_setup(seed: int, faults: Faultiness, *, days: float | None = None, mos
         numbers=numbers,
         workers=chance.randint(numbers.min_workers, numbers.max_workers),
         are_marked=_are_marked(seed),
+        is_dated=_is_dated(seed),
         spot_share=chance.choice((0.0, 0.5, 0.9)),
         zones=chance.choice((1, 2, 3, 3)),
         load=tuple(load_of(shape, safety, numbers.max_workers * numbers.pods_per_node, chance)),
@@ -190,6 +192,11 @@ def _node_rates(seed: int, faults: Faultiness) -> dict[FaultKind, float]:
     """From a separate generator, as above."""
     chance = random.Random(f"nodes {seed}")  # noqa: S311 -- as above
     return _drawn_rates(chance, NODE_RATES, faults)
+
+
+def _is_dated(seed: int) -> bool:
+    """By its own generator, so that other draws of the seed stay as they are."""
+    return random.Random(f"dated {seed}").random() < 0.75  # noqa: S311 -- a simulation wants chance that can be repeated
 
 
 def _are_marked(seed: int) -> bool:

@@ -84,6 +84,7 @@ class SimulatedEc2:
         self.on_notice: Callable[[Machine], None] = ignored
         self.launches: list[tuple[LaunchOrder, InstanceId]] = []
         self.is_tagging_refused = False  # an IAM policy without the permission
+        self.is_dated = True  # False: its responses have no date
 
     # The port
 
@@ -132,6 +133,9 @@ class SimulatedEc2:
     def subnets(self, subnets: Sequence[str]) -> list[Subnet]:
         found = [self._subnets[name] for name in subnets if name in self._subnets]
         return [replace(subnet, free_addresses=0) if subnet.id in self._full else subnet for subnet in found]
+
+    def server_time(self) -> Instant | None:
+        return self._timeline.now() if self.is_dated else None
 
     # Changes by the world
 

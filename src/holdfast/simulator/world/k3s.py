@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -75,6 +75,12 @@ class SimulatedK3s:
         self._made = 0
         self._last_watched: tuple[list[Node], list[Pod]] | None = None  # None while the API server answers
         self.on_node: Callable[[Node | None, Node | None], None] = ignored  # before, after
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None}  # a lock cannot be copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({**state, "_lock": RLock()})
 
     # The port
 
