@@ -11,6 +11,9 @@ from uvicorn.server import ServerState
 
 from holdfast.console.http.connection_limits import (
     HEAD_BYTES_MOST,
+    HEAD_SECONDS_MOST,
+    HEALTH_CONNECTIONS,
+    INCOMPLETE_PER_ADDRESS_MOST,
     REQUEST_SECONDS_MOST,
     LimitedConnection,
     connections_most,
@@ -25,8 +28,8 @@ PIECE = b"x" * 8192
 class Wire(asyncio.Transport):
     """The transport, as a connection sees it."""
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("10.0.0.9", 1234), "sockname": ("10.0.0.1", 8080)})
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 1234), "sockname": ("10.0.0.1", 8080)})
         self.said = b""
         self.is_closed = False
 
@@ -66,7 +69,7 @@ class Loop:
         return self.timers[-1]
 
     def is_waiting_for_a_request(self) -> bool:
-        return any(timer.is_on and timer.seconds == REQUEST_SECONDS_MOST for timer in self.timers)
+        return any(timer.is_on and timer.seconds in (HEAD_SECONDS_MOST, REQUEST_SECONDS_MOST) for timer in self.timers)
 
     def wait(self) -> None:
         for timer in self.timers:
@@ -86,8 +89,8 @@ class House:
         self.config = Config(answering, log_config=None, lifespan="off")
         self.state, self.loop = ServerState(), Loop()
 
-    def connect(self) -> tuple[LimitedConnection, Wire]:
-        wire = Wire()
+    def connect(self, address: str = "10.0.0.9") -> tuple[LimitedConnection, Wire]:
+        wire = Wire(address)
         connection = LimitedConnection(config=self.config, server_state=self.state, app_state={}, _loop=self.loop)
         connection.connection_made(wire)
         return connection, wire
@@ -203,21 +206,73 @@ def test_a_closed_connection_leaves_no_timer() -> None:
     inside(story)
 
 
-def test_a_connection_beyond_the_limit_gets_503_and_earlier_ones_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_headers_must_arrive_within_seconds_and_the_body_within_a_minute() -> None:
+    async def story(house: House) -> None:
+        connection, _ = house.connect()
+        connection.data_received(HEAD)
+        assert [timer.seconds for timer in house.loop.timers if timer.is_on] == [HEAD_SECONDS_MOST]
+        connection.data_received(b"Content-Length: 9\r\n\r\nx")
+        assert [timer.seconds for timer in house.loop.timers if timer.is_on] == [REQUEST_SECONDS_MOST]
+        connection.connection_lost(None)
+        await house.done()
+
+    inside(story)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET", HEAD, HEAD + b"Content-Length: 9\r\n\r\nx"])
+def test_at_the_limit_the_oldest_connection_without_a_whole_request_makes_room(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(LimitedConnection, "most", 3)
+
+    async def story(house: House) -> None:
+        half_open = [house.connect() for _ in range(3)]
+        for connection, _ in half_open:
+            if sent:
+                connection.data_received(sent)
+        for number in range(2):
+            connection, wire = house.connect()
+            connection.data_received(ASK)
+            assert [each.is_closed for _, each in half_open] == [place <= number for place in range(3)]
+        for connection, _ in half_open:
+            connection.connection_lost(None)
+        await house.done()
+        assert wire.said.startswith(b"HTTP/1.1 200 ")
+
+    inside(story)
+
+
+def test_one_address_cannot_hold_many_connections_without_a_request() -> None:
+    async def story(house: House) -> None:
+        _, other = house.connect("10.0.0.8")
+        wires = [house.connect()[1] for _ in range(INCOMPLETE_PER_ADDRESS_MOST + 2)]
+        assert [wire.is_closed for wire in wires[:3]] == [True, True, False]
+        assert not wires[-1].is_closed
+        assert not other.is_closed
+
+    inside(story)
+
+
+def test_while_all_connections_are_being_answered_there_is_room_for_health_checks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(LimitedConnection, "most", 2)
 
     async def story(house: House) -> None:
-        first, wire = house.connect()
-        house.connect()
-        third, refused = house.connect()
-        assert refused.is_closed
+        for _ in range(2):
+            house.connect()[0].data_received(ASK)  # answered when the story waits
+        page, page_wire = house.connect()
+        page.data_received(ASK)
+        probe, probe_wire = house.connect()
+        probe.data_received(ASK.replace(b"GET /", b"GET /healthz"))
+        for _ in range(HEALTH_CONNECTIONS - 2):
+            house.connect()[0].data_received(ASK)
+        _, refused = house.connect()
         assert refused.said.startswith(b"HTTP/1.1 503 ")
-        third.connection_lost(None)
-        first.data_received(ASK)
+        assert refused.is_closed
         await house.done()
-        assert wire.said.startswith(b"HTTP/1.1 200 ")
-        first.connection_lost(None)
-        assert not house.connect()[1].is_closed, "a closed connection makes room"
+        assert page_wire.said.startswith(b"HTTP/1.1 503 ")
+        assert probe_wire.said.startswith(b"HTTP/1.1 200 ")
 
     inside(story)
 

@@ -2,16 +2,26 @@
 
 uvicorn sets no such limits. Without them, anyone who reaches the port could exhaust the memory with endless headers, or
 open so many connections that ticks run out of file descriptors.
+
+Connections that send no whole request must not keep others out. If there are too many, in total or from one address,
+the oldest such connection is closed for the new one. If all of them are being answered, a few more are accepted for
+health checks: an orchestrator would restart a busy process that does not answer these.
 """
 
 import asyncio
 import resource
 from typing import Any, ClassVar, Final
 
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES_MOST: Final = 64 * 1024
+HEAD_SECONDS_MOST: Final = 10.0  # to receive the headers
 REQUEST_SECONDS_MOST: Final = 60.0  # to receive all of it; a webhook's body has a shorter limit with its own error
+# Only those without a whole request count: behind a proxy, all connections have one address.
+INCOMPLETE_PER_ADDRESS_MOST: Final = 200
+HEALTH_CONNECTIONS: Final = 20
+HEALTH_PATHS: Final = ("/healthz", "/readyz", "/readyz/store")
 _CONNECTIONS_MOST: Final = 1000
 
 
@@ -25,18 +35,43 @@ class LimitedConnection(HttpToolsProtocol):
     """One connection. If it exceeds a limit, it gets a short error response and is closed."""
 
     most: ClassVar[int] = connections_most()
+    made: ClassVar[int] = 0
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._unparsed_bytes = 0  # received since the last complete request or body chunk
         self._late: asyncio.TimerHandle | None = None
+        self.number = 0  # counts connections, so the lowest is the oldest
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        LimitedConnection.made += 1
+        self.number = LimitedConnection.made
+        others = [each for each in self.connections if isinstance(each, LimitedConnection)]
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        incomplete = [each for each in others if each.is_incomplete]
+        mine = [each for each in incomplete if each.client and self.client and each.client[0] == self.client[0]]
+        if len(mine) >= INCOMPLETE_PER_ADDRESS_MOST:
+            min(mine, key=lambda each: each.number).give_way()
+        elif len(others) >= self.most and incomplete:
+            min(incomplete, key=lambda each: each.number).give_way()
+        elif len(others) >= self.most + HEALTH_CONNECTIONS:
             self._refuse(b"503 Service Unavailable", b"too many connections")
-        else:
-            self._expect_request()
+            return
+        elif len(others) >= self.most:
+            self.app = _health_only(self.app)
+        self._expect_head()
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a request is expected, or arriving."""
+        return self._late is not None
+
+    def give_way(self) -> None:
+        """Close this connection for another one."""
+        self._expect_nothing()
+        self.transport.close()
+        # Not only when the loop reports it: until then, the next new connection would choose this one again.
+        self.connections.discard(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
@@ -51,7 +86,12 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._expect_request()
+        self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        self._expect_nothing()
+        self._late = self.loop.call_later(REQUEST_SECONDS_MOST, self.timeout_keep_alive_handler)
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._unparsed_bytes = 0
@@ -62,9 +102,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._expect_nothing()
         super().on_message_complete()
 
-    def _expect_request(self) -> None:
+    def _expect_head(self) -> None:
         if self._late is None:
-            self._late = self.loop.call_later(REQUEST_SECONDS_MOST, self.timeout_keep_alive_handler)
+            self._late = self.loop.call_later(HEAD_SECONDS_MOST, self.timeout_keep_alive_handler)
 
     def _expect_nothing(self) -> None:
         if self._late is not None:
@@ -76,3 +116,17 @@ class LimitedConnection(HttpToolsProtocol):
             head = b"content-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(message)
             self.transport.write(b"HTTP/1.1 %s\r\n%s%s" % (status, head, message))
             self.transport.close()
+
+
+def _health_only(app: ASGI3Application) -> ASGI3Application:
+    """The application for connections beyond the limit: anything but a health check gets 503."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] not in HEALTH_PATHS:
+            headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 503, "headers": headers})
+            await send({"type": "http.response.body", "body": b"too many connections"})
+            return
+        await app(scope, receive, send)
+
+    return answer
