@@ -20,7 +20,9 @@ NEW_SETTINGS: Final[frozenset[str]] = frozenset(
     {
         "CONSOLE_HOSTS",  # a user header is trusted under these hosts only
         "CONSOLE_PROXY_SECRET",  # and only with the proxy's secret
+        "GITHUB_INSTALLATIONS",  # one secret signs for every installation
         "NEWEST_KEPT_SEC",  # the newest worker is protected for a time only
+        "TEAM_PROPERTY",  # not every organization calls it team
         "ZONES_KEPT",  # the minimum can be reached with fewer workers than zones
     }
 )

@@ -21,7 +21,7 @@ from holdfast.entrypoints.github_loops import NO_GITHUB_ACCESS, github_sweeps
 from holdfast.entrypoints.process_setup import start_logging
 from holdfast.entrypoints.tick_reports import TickReports
 from holdfast.entrypoints.webhook_receiver import WebhookReceiver, lambda_request, take_webhook, webhook_secrets
-from holdfast.entrypoints.wiring.jobs import oldest_webhook_seconds
+from holdfast.entrypoints.wiring.jobs import accepted_senders, oldest_webhook_seconds
 from holdfast.entrypoints.wiring.migration import open_migration
 from holdfast.entrypoints.wiring.stores import open_store
 from holdfast.entrypoints.wiring.world import notifiers, open_world
@@ -123,7 +123,7 @@ def _webhook_process() -> tuple[WebhookSecrets, WebhookReceiver]:
     clock = SystemClock()
     known = webhook_secrets(settings)
     store = open_store(settings, clock)
-    tracker = Tracker(store, clock, f"lambda-{nonce()}", oldest_webhook_seconds(settings))
+    tracker = Tracker(store, clock, f"lambda-{nonce()}", oldest_webhook_seconds(settings), accepted_senders(settings))
     migrating = open_migration(settings, store, clock)
     return known, migrating.receiver(tracker) if migrating else tracker
 

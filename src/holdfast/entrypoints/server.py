@@ -41,7 +41,7 @@ from holdfast.entrypoints.webhook_receiver import (
     take_webhooks,
     webhook_secrets,
 )
-from holdfast.entrypoints.wiring.jobs import oldest_webhook_seconds, stuck_limits, view_context
+from holdfast.entrypoints.wiring.jobs import accepted_senders, oldest_webhook_seconds, stuck_limits, view_context
 from holdfast.entrypoints.wiring.migration import open_migration
 from holdfast.entrypoints.wiring.stores import open_store, opened_tables
 from holdfast.entrypoints.wiring.tables import Tables
@@ -193,7 +193,7 @@ def _open_tracking(
     settings: Settings, world: OpenWorld, store: Store, metrics: Metrics, viewing: Viewing
 ) -> Iterator[_Tracking]:
     own_name = f"{socket.gethostname()[:40]}-{os.getpid()}"
-    tracker = Tracker(store, world.clock, own_name, oldest_webhook_seconds(settings))
+    tracker = Tracker(store, world.clock, own_name, oldest_webhook_seconds(settings), accepted_senders(settings))
     sweeps = github_sweeps(settings, store, world.clock, own_name, metrics.github)
     migration = open_migration(settings, store, world.clock, metrics.migration.record)
     receiver = migration.receiver(tracker) if migration else tracker

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from holdfast.jobs.cost.prices import Prices
 from holdfast.jobs.read import queries, statistics
+from holdfast.jobs.read.item_views import Viewing
 from holdfast.jobs.read.queries import FoundItems, Paging, Span
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId
@@ -92,8 +92,9 @@ def job_stats(jobs: GatheredJobs, now: Instant) -> JobStats:
     )
 
 
-def job_costs(jobs: GatheredJobs, by: CostGrouping, prices: Prices, now: Instant) -> JobCosts:
-    groups, days = (statistics.costs(jobs.items, group, prices, now) for group in (by, "day"))
+def job_costs(jobs: GatheredJobs, by: CostGrouping, viewing: Viewing, now: Instant) -> JobCosts:
+    prices = viewing.prices
+    groups, days = (statistics.costs(jobs.items, group, prices, now, viewing.team_property) for group in (by, "day"))
     return JobCosts(
         **structs.asdict(jobs.about),
         by=by,

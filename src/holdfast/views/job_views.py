@@ -257,7 +257,7 @@ class JobViews:
         """What the jobs' machines cost, the most expensive group first."""
         asked = QueryParams(params, "by", "installation_id", "repo", "since", "until", "limit", "cursor")
         by = cost_grouping(asked.text("by") or "repo")
-        return job_costs(self._gathered(asked, COST_DAYS), by, self._viewing.prices, self._clock.now())
+        return job_costs(self._gathered(asked, COST_DAYS), by, self._viewing, self._clock.now())
 
     def _gathered(self, asked: QueryParams, days: int) -> GatheredJobs:
         # Validate first: a bad parameter is an error even if no installation is known yet.

@@ -106,15 +106,15 @@ def interrupted() -> list[JobEvent]:
 
 def stolen() -> list[JobEvent]:
     """Another job's machine took it, and EC2 reclaimed that one; its own machine took another job."""
-    name = {"runner_name": "runs-on--i-0123456789abcde77--x7Qd"}
+    name = f"runs-on--{TAKEN}--x7Qd"
     interruption = InternalEvent(KEY, InternalType.INTERRUPTED, CREATED.plus(80), instance_id=InstanceId(TAKEN))
     return [
         webhook("queued", 0.4),
         internal(InternalType.SCHEDULED, 2, spot_price_usd_per_hour="0.08"),
         internal(InternalType.ATTACHED, 4),
-        webhook("in_progress", 31.2, **name),
+        webhook("in_progress", 31.2, runner_name=name),
         interruption_of(KEY, interruption, CREATED.plus(80)),
-        webhook("completed", 90.9, started=31, conclusion="failure", **name),
+        webhook("completed", 90.9, started=31, conclusion="failure", runner_name=name),
         internal(InternalType.TERMINATED, 3600),
     ]
 

@@ -147,13 +147,12 @@ def test_a_job_is_not_interrupted_with_a_machine_that_ran_another_job() -> None:
 
 def test_every_attempts_machine_is_paid_for() -> None:
     """Half an hour on a machine that EC2 reclaimed, ten minutes on the next: at 8 cents an hour."""
-    price = {"spot_price_usd_per_hour": "0.08"}
     events = [
         webhook("queued", 0),
-        internal(InternalType.SCHEDULED, 0, **price),
+        internal(InternalType.SCHEDULED, 0, spot_price_usd_per_hour="0.08"),
         internal(InternalType.ATTACHED, 0),
         internal(InternalType.INTERRUPTED, 1800),
-        internal(InternalType.RESCHEDULED, 1800, 2, **price),
+        internal(InternalType.RESCHEDULED, 1800, 2, spot_price_usd_per_hour="0.08"),
         internal(InternalType.ATTACHED, 1800, 2),
         webhook("completed", 2400, started=1810, runner_name="i-0123456789abcde02"),
     ]

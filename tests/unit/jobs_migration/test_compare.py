@@ -86,6 +86,7 @@ FIELDS = {
     "job_name": "another",
     "head_sha": "0",
     "default_branch": "another",
+    "repo_id": 7,
     "repo_is_private": False,
     "custom_properties": {"team": "another"},
     "queued_ms": 1,

@@ -7,6 +7,7 @@ from holdfast.entrypoints.wiring.migration import readable
 from holdfast.entrypoints.wiring.prices import price_table
 from holdfast.entrypoints.wiring.stores import open_store
 from holdfast.entrypoints.wiring.world import world_clock
+from holdfast.jobs.intake.senders import Senders
 from holdfast.jobs.read.item_views import Viewing
 from holdfast.jobs.read.stuck import StuckLimits
 from holdfast.kernel.settings import Settings
@@ -29,9 +30,14 @@ def oldest_webhook_seconds(settings: Settings) -> float | None:
     return None if settings.holdfast_world == "sim" else settings.webhook_oldest_sec
 
 
+def accepted_senders(settings: Settings) -> Senders:
+    listed = settings.github_installations
+    return Senders(None if listed is None else frozenset(map(int, listed)))
+
+
 def view_context(settings: Settings) -> Viewing:
     """GitHub's address, and prices."""
-    return Viewing(price_table(settings).prices, settings.github_url)
+    return Viewing(price_table(settings).prices, settings.github_url, settings.team_property)
 
 
 @contextmanager

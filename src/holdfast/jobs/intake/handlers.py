@@ -1,8 +1,11 @@
 """One handler for each kind of webhook; `tracker.py` selects it. A handler writes the tables and returns a receipt."""
 
+from typing import TypeVar
+
 from msgspec import Struct
 
 from holdfast.jobs.intake.item_writes import merge
+from holdfast.jobs.intake.payload_age import check_age
 from holdfast.jobs.intake.payloads import (
     DeploymentPayload,
     InstallationPayload,
@@ -13,16 +16,19 @@ from holdfast.jobs.intake.payloads import (
     decoded,
 )
 from holdfast.jobs.intake.record import decide, record
+from holdfast.jobs.intake.senders import RepositoryPayload, Senders
 from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult
 from holdfast.jobs.model import deployment as deployments
 from holdfast.jobs.model.deployment import Review
-from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, job_event
+from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, check_repository, job_event
 from holdfast.jobs.model.keys import RunKey
-from holdfast.jobs.model.run import folded_run, quick_run, run_event, startup_failure_end
+from holdfast.jobs.model.run import folded_run, quick_run, repository_in, run_event, startup_failure_end
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Store, attr
 from holdfast.ports.store.tables import DEPLOYMENTS, RUNS
+
+P = TypeVar("P", bound=RepositoryPayload)
 
 
 class HandlerContext(Struct, frozen=True):
@@ -31,14 +37,17 @@ class HandlerContext(Struct, frozen=True):
     store: Store
     received_by: str
     now: Instant
+    senders: Senders
+    oldest_seconds: float | None = None
 
 
 def handle_job(context: HandlerContext, delivery: Delivery) -> Receipt:
-    return _record_event(context, delivery, job_event(delivery, decoded(delivery.body, JobPayload), context.now))
+    payload = _admitted(context, delivery, JobPayload)
+    return _record_event(context, delivery, job_event(delivery, payload, context.now))
 
 
 def handle_run(context: HandlerContext, delivery: Delivery) -> Receipt:
-    event = run_event(delivery, decoded(delivery.body, RunPayload), context.now)
+    event = run_event(delivery, _admitted(context, delivery, RunPayload), context.now)
     run = merge(
         context.store,
         RUNS,
@@ -56,7 +65,8 @@ def handle_run(context: HandlerContext, delivery: Delivery) -> Receipt:
 
 
 def handle_deployment(context: HandlerContext, delivery: Delivery) -> Receipt:
-    event = deployments.deployment_event(delivery, decoded(delivery.body, DeploymentPayload), context.now)
+    payload = _admitted(context, delivery, DeploymentPayload)
+    event = deployments.deployment_event(delivery, payload, context.now)
     if delivery.event == "deployment_status" and not event.link.is_waiting:
         return _ignored(delivery, "the progress of a deployment is tracked by its job's webhooks")
     if event.job is not None:
@@ -68,21 +78,30 @@ def handle_deployment(context: HandlerContext, delivery: Delivery) -> Receipt:
 
 
 def handle_review(context: HandlerContext, delivery: Delivery) -> Receipt:
-    key, reviews = deployments.reviews_of(delivery, decoded(delivery.body, ReviewPayload), context.now)
+    payload = _admitted(context, delivery, ReviewPayload)
+    key, reviews = deployments.reviews_of(delivery, payload, context.now)
     if not reviews:
         return _ignored(delivery, "a review request is tracked by its job's webhooks")
-    result = ReceiptResult.STORED if _write_reviews(context, key, reviews) else ReceiptResult.DUPLICATE
+    result = ReceiptResult.STORED if _write_reviews(context, key, reviews, payload) else ReceiptResult.DUPLICATE
     return Receipt(result, delivery.id, delivery.event, installation=key.installation_id)
 
 
-def handle_installation(context: HandlerContext, delivery: Delivery) -> Receipt:  # noqa: ARG001 -- a handler like the others
+def handle_installation(context: HandlerContext, delivery: Delivery) -> Receipt:
     installation = InstallationId(decoded(delivery.body, InstallationPayload).installation.id)
+    context.senders.check_allowed(installation)
     return Receipt(ReceiptResult.STORED, delivery.id, delivery.event, installation=installation)
 
 
 def handle_ping(context: HandlerContext, delivery: Delivery) -> Receipt:  # noqa: ARG001 -- a handler like the others
     decoded(delivery.body, PingPayload)
     return _ignored(delivery, "a ping from GitHub")
+
+
+def _admitted(context: HandlerContext, delivery: Delivery, kind: type[P]) -> P:
+    payload = decoded(delivery.body, kind)
+    check_age(delivery, payload, context.now, context.oldest_seconds)
+    context.senders.admit(context.store, payload, context.now)
+    return payload
 
 
 def _ignored(delivery: Delivery, reason: str) -> Receipt:
@@ -95,12 +114,13 @@ def _record_event(context: HandlerContext, delivery: Delivery, event: JobEvent) 
     return Receipt(result, delivery.id, delivery.event, installation=event.key.installation_id, job=event.key)
 
 
-def _write_reviews(context: HandlerContext, key: RunKey, reviews: list[Review]) -> bool:
+def _write_reviews(context: HandlerContext, key: RunKey, reviews: list[Review], payload: ReviewPayload) -> bool:
     """Apply the reviews if their deployments are known (a read is cheaper than a write), otherwise keep them.
 
     Returns whether anything was new.
     """
     run = context.store.get(RUNS, key.item, consistent=False) or {}
+    check_repository(f"run {key}", repository_in(run), (payload.repository.full_name, payload.repository.id))
     decisions = frozenset(map(str, reviews))
     gates = deployments.gates_of(run)
     if all(any(review.concerns(gate) for gate in gates) for review in reviews):

@@ -10,7 +10,7 @@ from typing import Final
 from holdfast.jobs.intake.item_writes import Merged, is_transaction
 from holdfast.jobs.model.facts import JobEvent
 from holdfast.kernel.errors import WriteConflict
-from holdfast.ports.store import Item, Store, Update, Value, attr, remove_all, set_all
+from holdfast.ports.store import Item, Key, Query, Store, Update, Value, attr, every_item, remove_all, set_all
 from holdfast.ports.store.tables import JOB_EVENTS
 from holdfast.ports.store.values import same
 
@@ -35,6 +35,8 @@ def write_history(store: Store, event: JobEvent, job: Merged, received_by: str) 
     """Make sure that the event is in the job's history and that each of its deliveries is counted."""
     entry = entry_of(event, job, received_by)
     if is_transaction(store):
+        if job.is_duplicate and store.get(JOB_EVENTS, JOB_EVENTS.key_of(entry)) is None:
+            return  # job and history are written together: it was recorded under another delivery id, or has expired
         delivered = partial(entry_after_delivery, entry=entry, is_duplicate=job.is_duplicate)
         store.append(JOB_EVENTS, delivered(None), delivered)
         return
@@ -43,6 +45,10 @@ def write_history(store: Store, event: JobEvent, job: Merged, received_by: str) 
         try:
             store.update(JOB_EVENTS, key, one_more, attr("PK").exists())
         except WriteConflict:
+            known = _known_sort_key(store, event)
+            if known is not None:
+                store.update(JOB_EVENTS, Key(event.key.partition, known), one_more)
+                return
             # The process that wrote the job crashed before this write, or is about to do it. The changes are unknown.
             entry["changes_lost"] = True
         else:
@@ -53,10 +59,16 @@ def write_history(store: Store, event: JobEvent, job: Merged, received_by: str) 
         if conflict.item == entry:
             return  # our own write, whose response was lost
         # A repeated delivery was faster, and does not know the changes.
-        known = (
+        changed = (
             set_all({"changes": entry["changes"]}) + remove_all("changes_lost") if "changes" in entry else Update(())
         )
-        store.update(JOB_EVENTS, key, one_more if job.is_duplicate else one_more + known)
+        store.update(JOB_EVENTS, key, one_more if job.is_duplicate else one_more + changed)
+
+
+def _known_sort_key(store: Store, event: JobEvent) -> str | None:
+    """The entry of the same body under another delivery id: the id is not signed, and the key has its time."""
+    entries = every_item(store, Query(JOB_EVENTS, event.key.partition))
+    return next((str(entry["SK"]) for entry in entries if str(entry["SK"]).endswith(f"#{event.mark}")), None)
 
 
 def entry_after_delivery(known: Item | None, *, entry: Item, is_duplicate: bool) -> Item:

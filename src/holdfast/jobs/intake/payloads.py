@@ -24,6 +24,8 @@ class Repository(Struct):
     full_name: str
     private: bool = False
     default_branch: str | None = None
+    id: Id | None = None
+    html_url: str | None = None
     # May hold anything: checked value by value.
     custom_properties: Any = None
 

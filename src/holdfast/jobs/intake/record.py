@@ -13,12 +13,12 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from holdfast.jobs.intake.history import write_history
+from holdfast.jobs.intake.history import changes, write_history
 from holdfast.jobs.intake.item_writes import Merged, is_transaction, merge, put_into
 from holdfast.jobs.model import deployment as deployments
 from holdfast.jobs.model.deployment import ApprovalGate
 from holdfast.jobs.model.facts import JobEvent, Status
-from holdfast.jobs.model.job import folded, quick
+from holdfast.jobs.model.job import MARKS_MOST, folded, quick
 from holdfast.jobs.model.keys import DeploymentKey, RunKey
 from holdfast.jobs.model.run import counted, folded_count, startup_failure_end
 from holdfast.kernel.errors import BadRequest, WriteConflict
@@ -38,7 +38,8 @@ class Recorded(Struct, frozen=True):
 def record(store: Store, event: JobEvent, received_by: str) -> Recorded:
     """Make the event durable in every table that it concerns."""
     job = merge(store, JOBS, event.key.item, event.mark, lambda: quick(event), lambda seen: folded(seen, event))
-    write_history(store, event, job, received_by)
+    if not is_beyond_cap(event, job):
+        write_history(store, event, job, received_by)
     run = _write_run(store, event, job) if event.run is not None else None
     if event.deployment is not None and _is_news_of_deployment(event, job):
         _write_deployment(store, event)
@@ -46,6 +47,16 @@ def record(store: Store, event: JobEvent, received_by: str) -> Recorded:
         _apply_reviews(store, event, run)
         _end_if_run_never_started(store, event, job, run, received_by)
     return Recorded(job.new, job.old, job.is_duplicate)
+
+
+def is_beyond_cap(event: JobEvent, job: Merged) -> bool:
+    """Whether the job's history is full: no real job has that many events. Only a change of the job is added then.
+
+    A job may queue and wait again and again under new delivery ids, which are not signed: that does not count.
+    """
+    if job.is_duplicate or job.old is None or len(job.old.get("dl", ())) < MARKS_MOST:
+        return False
+    return event.status in (Status.QUEUED, Status.WAITING) or not changes(job.old, job.new)
 
 
 def _write_run(store: Store, event: JobEvent, job: Merged) -> Item | None:

@@ -15,11 +15,12 @@ from typing import Final
 from holdfast.jobs.intake import handlers
 from holdfast.jobs.intake.handlers import HandlerContext
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType, internal_event, interruption_of
-from holdfast.jobs.intake.payloads import PingPayload, UnusablePayload, decoded
+from holdfast.jobs.intake.payload_age import check_age
+from holdfast.jobs.intake.payloads import JobPayload, PingPayload, UnusablePayload, decoded
 from holdfast.jobs.intake.record import Recorded, record
-from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult, WebhookRefusal, WebhookRefused
+from holdfast.jobs.intake.senders import Senders
+from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult, WebhookRefused
 from holdfast.jobs.model.machines import machine_named
-from holdfast.jobs.model.times import is_too_old
 from holdfast.jobs.read.queries import running_on
 from holdfast.jobs.sweep.interrupted_jobs import note_interrupted
 from holdfast.kernel.errors import StoreUnavailable
@@ -61,7 +62,7 @@ class RecentDeliveries:
 
     def add(self, delivery: Delivery) -> None:
         with self._lock:
-            name: tuple[str, ...] = (delivery.target, delivery.id)
+            name: tuple[str, ...] = (delivery.id,)
             if name in self._times:
                 name = (*name, delivery.body_mark)
             self._times[name] = self._times.pop(name, 0) + 1
@@ -70,7 +71,7 @@ class RecentDeliveries:
 
     def is_repeated_too_often(self, delivery: Delivery) -> bool:
         """The first few repetitions are counted in the history; further ones cost only this lookup."""
-        name = (delivery.target, delivery.id)
+        name = (delivery.id,)
         with self._lock:
             return name in self._times and self._times.get((*name, delivery.body_mark), 0) >= _REPEATS_MOST
 
@@ -84,6 +85,7 @@ class Tracker:
     received_by: str
     # GitHub redelivers for three days, GHES for seven: an older delivery is a replay. None: no limit.
     oldest_seconds: float | None = None
+    senders: Senders = field(default_factory=Senders)
     acknowledged: RecentDeliveries = field(default_factory=RecentDeliveries)
     _installations: set[InstallationId] = field(default_factory=set)
     _transactions: TransactionalStore | None = field(init=False, repr=False)
@@ -100,7 +102,13 @@ class Tracker:
         if self._transactions is None:
             receipt = self._handled(self._context(self.store), delivery)
         else:
-            receipt = self._transactions.run_in_transaction(lambda store: self._handled(self._context(store), delivery))
+            try:
+                receipt = self._transactions.run_in_transaction(
+                    lambda store: self._handled(self._context(store), delivery)
+                )
+            except Exception:
+                self.senders.forget()
+                raise
         self._acknowledge(delivery, receipt)
         return receipt
 
@@ -113,9 +121,11 @@ class Tracker:
                 lambda store: self._all_handled(self._context(store), deliveries)
             )
         except StoreUnavailable as error:
+            self.senders.forget()
             return [error] * len(deliveries)  # trying each alone would fail the same way
         except Exception:
             # Nothing was written. One delivery may be the cause, so each is tried alone.
+            self.senders.forget()
             return [self._received_alone(delivery) for delivery in deliveries]
         for delivery, receipt in zip(deliveries, receipts, strict=True):
             if isinstance(receipt, Receipt):
@@ -129,7 +139,7 @@ class Tracker:
             return error
 
     def _context(self, store: Store) -> HandlerContext:
-        return HandlerContext(store, self.received_by, self.clock.now())
+        return HandlerContext(store, self.received_by, self.clock.now(), self.senders, self.oldest_seconds)
 
     def _all_handled(self, context: HandlerContext, deliveries: Sequence[Delivery]) -> list[Receipt | Exception]:
         return [self._handled_or_refused(context, delivery) for delivery in deliveries]
@@ -148,7 +158,7 @@ class Tracker:
 
     def _handled(self, context: HandlerContext, delivery: Delivery) -> Receipt:
         try:
-            self.check_age(delivery, context.now)
+            check_age(delivery, None, context.now, self.oldest_seconds)
             receipt = _HANDLERS[delivery.event](context, delivery)
         except UnusablePayload as error:
             receipt = Receipt(ReceiptResult.UNUSABLE, delivery.id, delivery.event, one_line(str(error)))
@@ -185,16 +195,12 @@ class Tracker:
             record(self.store, interruption_of(other, event, now), self.received_by)
             note_interrupted(self.store, other, now)
 
-    def check_age(self, delivery: Delivery, now: Instant) -> None:
-        """Raise WebhookRefused if the delivery is a replay.
-
-        It is not acknowledged: if our clock is ahead, every delivery looks old, and the sweep requests it again later.
-        """
-        if self.oldest_seconds is not None and is_too_old(delivery.id, now, self.oldest_seconds):
-            raise WebhookRefused(
-                WebhookRefusal.TOO_OLD,
-                f"sent more than {self.oldest_seconds:g} s ago by this machine's clock; GitHub would not redeliver it",
-            )
+    def admitted_job(self, delivery: Delivery, now: Instant) -> JobPayload:
+        """The payload of a workflow_job webhook. Raises if it is a replay, or if its sender is not accepted."""
+        payload = decoded(delivery.body, JobPayload)
+        check_age(delivery, payload, now, self.oldest_seconds)
+        self.senders.admit(self.store, payload, now)
+        return payload
 
 
 def installations(store: Store) -> list[InstallationId]:

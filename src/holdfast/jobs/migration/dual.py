@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
-from holdfast.jobs.intake.payloads import JobPayload, UnusablePayload, decoded
+from holdfast.jobs.intake.payloads import UnusablePayload
 from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult
 from holdfast.jobs.migration.counts import Call, Outcome, ReportCall, Side, StorageCall
@@ -85,8 +85,7 @@ class DualTracker:
             return self._tracker.receive(delivery)
         now = self._clock.now()
         try:
-            self._tracker.check_age(delivery, now)
-            event = job_event(delivery, decoded(delivery.body, JobPayload), now)
+            event = job_event(delivery, self._tracker.admitted_job(delivery, now), now)
         except UnusablePayload:
             return self._tracker.receive(delivery)  # which records it as unusable
         # S3 first: while it is the source of truth, a webhook that is not in S3 is not acknowledged.

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from holdfast.jobs.intake.json_limits import BODY_BYTES_MOST, check_json
 from holdfast.jobs.intake.payloads import Installation, JobPayload, Repository, UnusablePayload, WorkflowJob, decoded
-from holdfast.jobs.intake.webhook import Delivery, WebhookRefused
+from holdfast.jobs.intake.webhook import OBJECT_ID, Delivery, WebhookRefused
 from holdfast.jobs.migration.layout import STATUSES, UNSTORED, ObjectLayout, ObjectPlace
 from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, job_event
 from holdfast.jobs.model.job import folded
@@ -82,7 +82,7 @@ def webhook_of(stored: StoredObject, place: ObjectPlace) -> StoredWebhook:
 
 def _own_id(key: str) -> str:
     """An id for an object without a delivery id: unique like its key, and short enough for an id."""
-    return f"s3:{key}" if len(key) <= _KEY_CHARACTERS_MOST else f"s3:{hashlib.sha256(key.encode()).hexdigest()}"
+    return OBJECT_ID + (key if len(key) <= _KEY_CHARACTERS_MOST else hashlib.sha256(key.encode()).hexdigest())
 
 
 def _check_body(body: bytes) -> None:

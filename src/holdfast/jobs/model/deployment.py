@@ -135,6 +135,7 @@ class DeploymentEvent:
     key: DeploymentKey
     link: DeploymentLink
     repository: str
+    repository_id: int | None
     run: RunKey | None
     job: JobEvent | None
 
@@ -151,6 +152,7 @@ def deployment_event(delivery: Delivery, payload: DeploymentPayload, received_at
         key=DeploymentKey(installation, DeploymentId(found.id)),
         link=deployment_link(found, is_waiting=is_waiting, environment=payload.environment),
         repository=bounds.repository_name(payload.repository.full_name),
+        repository_id=payload.repository.id,
         run=RunKey(installation, RunId(run.id), run.run_attempt) if run else None,
         job=None,
     )
@@ -175,6 +177,7 @@ def _job_that_waits(
         delivery=delivery.id,
         run=event.run,
         repository=event.repository,
+        repository_id=event.repository_id,
         identity={"job_name": bounds.bounded(check_run.name)} if check_run.name else {},
         deployment=event.link,
     )

@@ -94,6 +94,7 @@ class JobEvent(Struct, frozen=True):
     delivery: str | None = None
     run: RunKey | None = None
     repository: str | None = None
+    repository_id: int | None = None
     identity: Mapping[str, Value] = {}
     status: Status | None = None
     deployment: DeploymentLink | None = None
@@ -146,6 +147,7 @@ def _job_facts(
         delivery=delivery_id,
         run=run,
         repository=payload.repository.full_name,
+        repository_id=payload.repository.id,
         identity=identity(payload, job, run, received_at),
         status=status,
         deployment=_deployment(payload.deployment, is_waiting=status is Status.WAITING),
@@ -199,6 +201,8 @@ def identity(payload: JobPayload, job: WorkflowJob, run: RunKey, received_at: In
         "received_at": received_at.iso(),
         "ttl": received_at.epoch_seconds + KEPT_SECONDS,
     }
+    if payload.repository.id:
+        found["repo_id"] = payload.repository.id
     if payload.repository.private:
         found["repo_is_private"] = True
     if job.workflow_name:
@@ -218,14 +222,28 @@ def identity(payload: JobPayload, job: WorkflowJob, run: RunKey, received_at: In
     return found
 
 
+RepositoryName = tuple[str | None, int | None]  # and its id, which stays the same when it is renamed
+
+
+def check_repository(what: str, known: RepositoryName, named: RepositoryName) -> None:
+    """Raise UnusablePayload if the two are not the same repository. What is unknown contradicts nothing."""
+    (known_name, known_id), (name, number) = known, named
+    if known_id is not None and number is not None:
+        is_same = known_id == number
+    else:
+        is_same = known_name is None or name is None or known_name.lower() == name.lower()
+    if not is_same:
+        raise UnusablePayload(f"{what}: repository {cut(str(name))}, but it belongs to {cut(str(known_name))}")
+
+
 def _mark(delivery: Delivery, status: Status, deployment: Deployment | None) -> str:
     """The mark by which a repeated delivery is recognized: of the body, since the delivery id is not signed.
 
-    A job may queue twice, and without a deployment the two bodies may be equal: then the mark is of the delivery id
-    and the status, so that a different event under the same id is still recorded.
+    A job may queue twice, and without a deployment the two bodies may be equal: then the mark is of the delivery id as
+    well. Replays of such a body under other ids are limited by the number of events of a job.
     """
     may_repeat = status in (Status.QUEUED, Status.WAITING) and deployment is None
-    return short_mark(delivery.target, delivery.id, status) if may_repeat else delivery.body_mark
+    return short_mark(delivery.id, status, delivery.body_mark) if may_repeat else delivery.body_mark
 
 
 def _latest(job: WorkflowJob, deployment: Deployment | None, created: Instant) -> Instant:

@@ -16,8 +16,9 @@ from typing import Final
 
 from holdfast.jobs.intake.bounds import bounded
 from holdfast.jobs.intake.item_writes import combined, if_absent, set_values
-from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, Runner, Scheduling, Status
-from holdfast.jobs.model.keys import by_status
+from holdfast.jobs.intake.payloads import UnusablePayload
+from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, Runner, Scheduling, Status, check_repository
+from holdfast.jobs.model.keys import by_repository, by_status
 from holdfast.kernel.errors import BadRequest
 from holdfast.ports.store import Condition, Item, Update, Value, attr, remove_all
 from holdfast.ports.store.conditions import All
@@ -74,6 +75,8 @@ def folded(job: Item | None, event: JobEvent) -> Item:
     """The job after the event; unchanged if the event was applied before."""
     if job is not None and event.mark in job.get("dl", ()):
         return job
+    if job is not None:
+        _check_identity(job, event)
     new = {**event.identity, **(job or {})}
     new.setdefault("ttl", event.received_at.epoch_seconds + KEPT_SECONDS)
     _fold_status(new, event)
@@ -91,6 +94,18 @@ def folded(job: Item | None, event: JobEvent) -> Item:
     # Keep the largest marks, so that the order of arrival does not matter.
     new["dl"] = frozenset(sorted({*new.get("dl", ()), event.mark})[-MARKS_MOST:])
     return new
+
+
+def _check_identity(job: Item, event: JobEvent) -> None:
+    """Raise UnusablePayload if the event names another run or repository: then it is about another job.
+
+    A job stays in its attempt of its run. Its repository may be renamed, and keeps its id.
+    """
+    if event.run is not None and job.get("GSI3-PK", event.run.partition) != event.run.partition:
+        raise UnusablePayload(f"job {event.key}: run {event.run}, but the job belongs to run {job['GSI3-PK']}")
+    if event.repository is not None and "GSI2-PK" in job and event.source != "github_api":
+        known = job["GSI2-PK"].partition("#")[2]
+        check_repository(f"job {event.key}", (known, job.get("repo_id")), (event.repository, event.repository_id))
 
 
 def rank(status: Status, epoch_ms: int) -> int:
@@ -215,6 +230,13 @@ def quick(event: JobEvent) -> tuple[Update, Condition]:
     marks = attr("dl")
     parts = [marks.add_elements({event.mark}), if_absent(_set_by_first(event))]
     conditions: list[Condition] = [~marks.contains(event.mark), ~marks.is_larger_than(MARKS_MOST - 1)]
+    if event.run is not None:
+        run = attr("GSI3-PK")
+        conditions.append(run.is_absent() | run.equals(event.run.partition))
+    if event.repository is not None:
+        repository = attr("GSI2-PK")
+        named = by_repository(event.key.installation_id, event.repository)
+        conditions.append(repository.is_absent() | repository.equals(named))
     if event.status is not None:
         values = _status_attributes(event)
         if gate := _GATES.get(event.status):

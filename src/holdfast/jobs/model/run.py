@@ -17,7 +17,7 @@ from holdfast.jobs.intake import bounds
 from holdfast.jobs.intake.item_writes import combined, if_absent, set_values
 from holdfast.jobs.intake.payloads import RunPayload, UnusablePayload, WorkflowRun
 from holdfast.jobs.intake.webhook import Delivery, short_mark
-from holdfast.jobs.model.facts import FAILED, KEPT_SECONDS, End, JobEvent, Status
+from holdfast.jobs.model.facts import FAILED, KEPT_SECONDS, End, JobEvent, RepositoryName, Status, check_repository
 from holdfast.jobs.model.job import MARKS_MOST
 from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.jobs.model.times import not_before, parsed, sent_at
@@ -78,6 +78,8 @@ def _identity(payload: RunPayload, run: WorkflowRun, created: Instant, received_
     }
     if run.workflow_id is not None:
         found["workflow_id"] = run.workflow_id
+    if payload.repository.id:
+        found["repo_id"] = payload.repository.id
     if payload.repository.private:
         found["repo_is_private"] = True
     texts = {"workflow_name": run.name, "head_sha": run.head_sha, "head_branch": run.head_branch}
@@ -87,6 +89,8 @@ def _identity(payload: RunPayload, run: WorkflowRun, created: Instant, received_
 def folded_run(run: Item | None, event: RunEvent) -> Item:
     if run is not None and event.mark in run.get("dl", ()):
         return run
+    if run is not None:
+        check_repository(f"run {event.key}", repository_in(run), repository_in(event.identity))
     new = {**event.identity, **(run or {})}
     here = (_rank(event), event.status, event.conclusion)
     if here > (new.get("rk", 0), new.get("status", ""), new.get("conclusion", "")):
@@ -95,12 +99,18 @@ def folded_run(run: Item | None, event: RunEvent) -> Item:
     return new
 
 
+def repository_in(facts: Mapping[str, Value]) -> RepositoryName:
+    return facts.get("repo_full_name"), facts.get("repo_id")
+
+
 def quick_run(event: RunEvent) -> tuple[Update, Condition]:
     """The same in one conditional write, for a webhook that arrives once and in order."""
     status = set_values(_status_attributes(event))
     update = combined([status, attr("dl").add_elements({event.mark}), if_absent(event.identity)])
     marks, ranked = attr("dl"), attr("rk")
     condition = ~marks.contains(event.mark) & ~marks.is_larger_than(MARKS_MOST - 1)
+    repository = attr("repo_full_name")
+    condition &= repository.is_absent() | repository.equals(event.identity["repo_full_name"])
     return update, condition & (ranked.is_absent() | ranked.less_than(_rank(event)))
 
 
@@ -179,6 +189,7 @@ def _identity_facts(event: JobEvent) -> dict[str, Value]:
         "ttl": event.received_at.epoch_seconds + KEPT_SECONDS,
         "repo_full_name": event.repository,
         "head_branch": event.head_branch,
+        "repo_id": event.repository_id,
     }
     found |= {name: event.identity.get(name) for name in ("repo_is_private", "workflow_name", "head_sha")}
     return {name: value for name, value in found.items() if value}

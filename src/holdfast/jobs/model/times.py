@@ -41,10 +41,21 @@ def sent_at(delivery_id: str, created: Instant, latest_in_payload: Instant) -> I
     return made
 
 
-def is_too_old(delivery_id: str, now: Instant, most_seconds: float) -> bool:
-    """Whether the delivery was sent so long ago that GitHub would not redeliver it: then it is a replay."""
+def is_too_old(
+    delivery_id: str,
+    now: Instant,
+    most_seconds: float,
+    latest_in_payload: Instant | None = None,
+    wait_seconds: float = 0,
+) -> bool:
+    """Whether the delivery was sent so long ago that GitHub would not redeliver it: then it is a replay.
+
+    `wait_seconds`: how long after the latest time in the payload its event may have happened.
+    """
     made = made_at(delivery_id)
-    return made is not None and now.seconds_since(made) > most_seconds
+    if made is not None and now.seconds_since(made) > most_seconds:
+        return True
+    return latest_in_payload is not None and now.seconds_since(latest_in_payload) > most_seconds + wait_seconds
 
 
 def not_before(now: Instant, sent: Instant | None) -> Instant:

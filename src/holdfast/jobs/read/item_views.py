@@ -16,6 +16,7 @@ from holdfast.kernel.json_types import Count, Money, OpenShape, Shape, Time
 from holdfast.ports.store import Item, Value
 
 GITHUB: Final = "https://github.com"
+TEAM_PROPERTY: Final = "team"
 JobStatus = Literal["queued", "waiting", "scheduled", "in_progress", "completed"]
 
 
@@ -108,10 +109,11 @@ _EVENT_ATTRIBUTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Viewing:
-    """What a view needs beside the item: where GitHub is, and what machines cost."""
+    """What a view needs beside the item: where GitHub is, what machines cost, and which property names the team."""
 
     prices: Prices
     github: str = GITHUB
+    team_property: str = TEAM_PROPERTY
 
 
 # Shown as they are stored; None if the item lacks them.

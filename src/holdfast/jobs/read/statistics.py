@@ -10,7 +10,7 @@ from holdfast.jobs.cost.prices import Prices, cost_of
 from holdfast.jobs.model.durations import moments_of
 from holdfast.jobs.model.facts import FAILED
 from holdfast.jobs.model.machines import was_interrupted, with_own_machine
-from holdfast.jobs.read.item_views import repository_of
+from holdfast.jobs.read.item_views import TEAM_PROPERTY, repository_of
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Item
@@ -98,12 +98,12 @@ def _utilisation(jobs: Sequence[Item], now: Instant) -> dict[str, Any]:
     }
 
 
-_COST_NAMES: Final[dict[str, Callable[[Item], str]]] = {
-    "repo": lambda job: repository_of(job) or "unknown",
-    "workflow": lambda job: f"{repository_of(job) or 'unknown'} / {job.get('workflow_name', 'unknown')}",
-    "team": lambda job: str(job.get("custom_properties", {}).get("team", "none")),
-    "pool": lambda job: _pool(job),
-    "day": lambda job: str(job.get("created_at", "unknown"))[:10],
+_COST_NAMES: Final[dict[str, Callable[[Item, str], str]]] = {
+    "repo": lambda job, _: repository_of(job) or "unknown",
+    "workflow": lambda job, _: f"{repository_of(job) or 'unknown'} / {job.get('workflow_name', 'unknown')}",
+    "team": lambda job, team_property: _team(job, team_property),
+    "pool": lambda job, _: _pool(job),
+    "day": lambda job, _: str(job.get("created_at", "unknown"))[:10],
 }
 COST_GROUPS: Final = tuple(_COST_NAMES)
 
@@ -119,11 +119,14 @@ class CostGroup:
     unpriced: int
 
 
-def costs(jobs: Iterable[Item], group: str, prices: Prices, now: Instant | None = None) -> list[CostGroup]:
+def costs(
+    jobs: Iterable[Item], group: str, prices: Prices, now: Instant | None = None, team_property: str = TEAM_PROPERTY
+) -> list[CostGroup]:
     """The cost of the jobs' machines: the most expensive group first, or the newest day."""
     if group not in _COST_NAMES:
         raise BadRequest(f"cost by {group!r}: expected one of {', '.join(COST_GROUPS)}")
-    found = [_cost_group(name, items, prices, now) for name, items in grouped(jobs, _COST_NAMES[group]).items()]
+    named = grouped(jobs, lambda job: _COST_NAMES[group](job, team_property))
+    found = [_cost_group(name, items, prices, now) for name, items in named.items()]
     if group == "day":
         return sorted(found, key=lambda each: each.name, reverse=True)
     return sorted(found, key=lambda each: (-each.usd, each.name))
@@ -135,6 +138,12 @@ def _cost_group(name: str, jobs: Sequence[Item], prices: Prices, now: Instant | 
     unpriced = sum(1 for job, cost in found if cost is None and "scheduled_at" in job)
     usd = sum((cost.usd for cost in known), Decimal(0))
     return CostGroup(name, len(jobs), usd, any(cost.is_estimate for cost in known), unpriced)
+
+
+def _team(job: Item, team_property: str) -> str:
+    """The team that a repository's property names; a property with several values names them all."""
+    found = job.get("custom_properties", {}).get(team_property, "none")
+    return ", ".join(map(str, found)) if isinstance(found, list) else str(found)
 
 
 def _pool(job: Item) -> str:

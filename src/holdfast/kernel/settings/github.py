@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.kernel.settings.bootstrap import PARAMETER
 from holdfast.kernel.settings.declaring import Declaration, setting
-from holdfast.kernel.settings.kinds import Flag, Kind, Location, Maybe, Text, Whole, WholeSeconds
+from holdfast.kernel.settings.kinds import Flag, Kind, Location, Maybe, Text, Whole, WholeSeconds, WordList
 
 _FILE = Maybe(Location("a path to a file"))
 _PARAMETER = Maybe(Text("the name of an SSM parameter", PARAMETER))
@@ -59,6 +59,12 @@ class GitHubSettings(Declaration):
     )
     github_sweep_calls: int = _of(
         Whole(50, 5000), 200, "The maximum number of GitHub API calls per sweep. GitHub allows 5,000 per hour."
+    )
+    github_installations: tuple[str, ...] | None = _maybe(
+        Maybe(WordList("a list of installation ids; 0 stands for webhooks without one", "[0-9]{1,19}")),
+        "12345678,87654321",
+        "The installations whose webhooks are accepted. If not set, those of every installation that signs with the "
+        "secret.",
     )
     webhook_oldest_sec: int = _of(
         WholeSeconds(86_400, 90 * 86_400),

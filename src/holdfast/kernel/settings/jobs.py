@@ -41,6 +41,13 @@ class JobsSettings(Declaration):
     stuck_queued_sec: int = _stuck_after(900, "queued without a requested runner")
     stuck_scheduled_sec: int = _stuck_after(900, "waiting for its requested runner")
     stuck_running_sec: int = _stuck_after(6 * 3600, "running")
+    team_property: str = setting(
+        Text("the name of a custom property", r"[!-~]{1,75}"),
+        default="team",
+        example="owning_team",
+        group="Jobs",
+        help_text="The custom property of a repository that names its team, for costs by team.",
+    )
     prices_file: Path | None = setting(
         Maybe(Location("a path to a file")),
         default=None,

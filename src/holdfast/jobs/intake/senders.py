@@ -1,0 +1,118 @@
+"""Which GitHub a webhook comes from: its server and its installation.
+
+One secret signs everything, so it does not tell installations or servers apart:
+
+- GITHUB_INSTALLATIONS may list the installations that are accepted.
+- Keys contain the installation, and two servers may use the same id (0 without a GitHub App). The first server of an
+  installation is stored; webhooks from another one are unusable.
+- An organization's own webhook names no installation. If a GitHub App is installed for the owner as well, its
+  installation is used, so each job is tracked once.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+from holdfast.jobs.intake import bounds
+from holdfast.jobs.intake.payloads import (
+    DeploymentPayload,
+    Installation,
+    JobPayload,
+    Repository,
+    ReviewPayload,
+    RunPayload,
+    UnusablePayload,
+)
+from holdfast.kernel.ids import InstallationId, joined_key
+from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import cut
+from holdfast.ports.store import Key, Store, attr
+from holdfast.ports.store.tables import STATE
+
+RepositoryPayload = JobPayload | RunPayload | DeploymentPayload | ReviewPayload
+V = TypeVar("V")
+NO_INSTALLATION: Final = InstallationId(0)
+_HOST: Final = re.compile(r"[a-z0-9.-]{1,253}(:[0-9]{1,5})?", re.ASCII)
+_UNKNOWN_SECONDS: Final = 60  # an owner without an installation is looked up again after that
+_OWNERS_MOST: Final = 10_000
+
+
+@dataclass
+class Senders:
+    """Admits payloads. What it remembers is in the store as well, so each is written once per process."""
+
+    allowed: frozenset[int] | None = None
+    _servers: dict[InstallationId, str] = field(default_factory=dict)
+    _installations: dict[tuple[str, str], InstallationId] = field(default_factory=dict)
+    _unknown_until: dict[tuple[str, str], Instant] = field(default_factory=dict)
+
+    def admit(self, store: Store, payload: RepositoryPayload, now: Instant) -> None:
+        """Check the sender, and complete the payload's installation; UnusablePayload if it is not accepted."""
+        server = server_of(payload.repository)
+        owner = bounds.repository_name(payload.repository.full_name).partition("/")[0].lower()
+        found = InstallationId(payload.installation.id) if payload.installation else NO_INSTALLATION
+        if found == NO_INSTALLATION and server:
+            found = self._installation_of(store, (server, owner), now)
+            payload.installation = Installation(found)
+        self.check_allowed(found)
+        if server:
+            self._check_server(store, found, server)
+            if found != NO_INSTALLATION and self._installations.get((server, owner)) != found:
+                store.update(STATE, owner_key(server, owner), attr("installation").set_to(found))
+                _remember(self._installations, (server, owner), found)
+
+    def check_allowed(self, installation: InstallationId) -> None:
+        if self.allowed is not None and installation not in self.allowed:
+            raise UnusablePayload(f"installation {installation} is not in GITHUB_INSTALLATIONS")
+
+    def forget(self) -> None:
+        """What was remembered may not have been stored: a transaction has failed."""
+        self._servers.clear()
+        self._installations.clear()
+
+    def _check_server(self, store: Store, installation: InstallationId, server: str) -> None:
+        known = self._servers.get(installation)
+        if known is None:
+            written = store.update(STATE, server_key(installation), attr("server").set_if_absent(server))
+            known = self._servers[installation] = str(written.new["server"])
+        if known != server:
+            raise UnusablePayload(
+                f"installation {installation} of {server}: the id belongs to {cut(known)}; track each GitHub server "
+                f"in its own tables, or remove {server_key(installation)} from STATE_TABLE if the server was renamed"
+            )
+
+    def _installation_of(self, store: Store, owner: tuple[str, str], now: Instant) -> InstallationId:
+        known = self._installations.get(owner)
+        if known is not None or now < self._unknown_until.get(owner, now):
+            return known or NO_INSTALLATION
+        item = store.get(STATE, owner_key(*owner), consistent=False)
+        if item is None:
+            _remember(self._unknown_until, owner, now.plus(_UNKNOWN_SECONDS))
+            return NO_INSTALLATION
+        found = InstallationId(int(item["installation"]))
+        _remember(self._installations, owner, found)
+        return found
+
+
+def _remember(memory: dict[tuple[str, str], V], key: tuple[str, str], value: V) -> None:
+    if len(memory) >= _OWNERS_MOST:
+        memory.clear()
+    memory[key] = value
+
+
+def server_key(installation: InstallationId) -> Key:
+    return Key(joined_key("github", "server", installation))
+
+
+def owner_key(server: str, owner: str) -> Key:
+    return Key(joined_key("github", "owner", server, owner))
+
+
+def server_of(repository: Repository) -> str:
+    """The host in the repository's URL, which is signed like the whole body; empty if unknown."""
+    try:
+        host = urlsplit(repository.html_url or "").netloc.lower()
+    except ValueError:
+        return ""
+    return host if _HOST.fullmatch(host) else ""
