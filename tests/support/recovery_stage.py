@@ -8,8 +8,8 @@ from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.intake.webhook import WebhookSecrets, verified_delivery
 from holdfast.jobs.model.keys import JobKey
 from holdfast.jobs.read import queries
+from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.lost_webhooks import sweep_deliveries
-from holdfast.jobs.sweep.polling import CallBudget
 from holdfast.kernel.ids import InstallationId
 from holdfast.simulator.world.timeline import Timeline
 from tests.payloads import CREATED

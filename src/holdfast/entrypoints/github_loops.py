@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.entrypoints.daemon import Loop
 from holdfast.jobs.model.keys import RunKey
+from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.github_sweeps import GitHubSweeps, NoSweepObserver, SweepObserver
 from holdfast.jobs.sweep.live_run import Gates, ListsPendingDeployments, current_run, pending_gates
-from holdfast.jobs.sweep.polling import CallBudget
 from holdfast.jobs.sweep.retry import RetryPolicy
 from holdfast.kernel.errors import HoldfastError, NeedsOperator
 from holdfast.kernel.instants import Instant

@@ -66,6 +66,15 @@ class RunSeen:
     status: str
     conclusion: str | None
     updated_at: Instant
+    created_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepositorySeen:
+    """A repository of an installation. `is_active`: neither archived nor disabled, so that it may have runs."""
+
+    name: str
+    is_active: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +110,16 @@ class GitHub(Protocol):
 
     def run(self, installation: InstallationId, repository: str, run_id: RunId) -> RunSeen | None:
         """The run, or None if GitHub does not know it."""
+        ...
+
+    def repositories(self, installation: InstallationId, page: int = 1) -> Sequence[RepositorySeen]:
+        """The repositories of an installation, up to 100 per page; an empty page is past the end."""
+        ...
+
+    def runs_of_repository(
+        self, installation: InstallationId, repository: str, status: str | None = None, page: int = 1
+    ) -> Sequence[RunSeen]:
+        """Runs, newest first, up to 100 per page; none if GitHub does not know the repository."""
         ...
 
     def jobs_of_run(

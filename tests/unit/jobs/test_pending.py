@@ -13,9 +13,9 @@ from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.model.keys import RunKey
 from holdfast.jobs.read.item_views import Viewing
 from holdfast.jobs.read.stuck import StuckLimits
+from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.github_sweeps import GitHubSweeps
 from holdfast.jobs.sweep.live_run import GATES_MOST, pending_gates
-from holdfast.jobs.sweep.polling import CallBudget
 from holdfast.jobs.sweep.retry import RetryPolicy
 from holdfast.kernel.errors import StoreRefused
 from holdfast.kernel.ids import InstallationId, RunId

@@ -9,7 +9,8 @@ import pytest
 from holdfast.jobs.intake.record import recount
 from holdfast.jobs.model.facts import Status
 from holdfast.jobs.model.keys import RunKey
-from holdfast.jobs.sweep.polling import CallBudget, poll_runs, polled_event, position_key
+from holdfast.jobs.sweep.call_budget import CallBudget
+from holdfast.jobs.sweep.polling import poll_runs, polled_event, position_key
 from holdfast.kernel.ids import InstallationId, RunId
 from holdfast.ports.github import GitHub, GitHubUnavailable, JobSeen, RateLimited
 from holdfast.ports.store import Item, set_all

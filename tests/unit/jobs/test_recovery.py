@@ -8,9 +8,10 @@ import pytest
 
 from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.jobs.read import queries
+from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.live_run import current_run
 from holdfast.jobs.sweep.lost_webhooks import LOG_SECONDS, cursor_key, is_worth_redelivery, sweep_deliveries
-from holdfast.jobs.sweep.polling import CallBudget, poll_run, poll_runs
+from holdfast.jobs.sweep.polling import poll_run, poll_runs
 from holdfast.kernel.ids import RunId
 from holdfast.ports.github import DeliveryRecord, RateLimited
 from holdfast.ports.store import attr
@@ -37,7 +38,7 @@ def test_webhooks_lost_during_downtime_are_redelivered() -> None:
 def test_a_sweep_reads_only_what_is_new() -> None:
     stage = Stage()
     stage.github.start_run(INSTALLATION, "a/b", [JobPlan(str(number)) for number in range(250)])
-    stage.clock.sleep(60)
+    stage.clock.sleep(1200)
     first = sweep_deliveries(stage.store, stage.github, APP, stage.clock.now(), CallBudget(100))
     again = sweep_deliveries(stage.store, stage.github, APP, stage.clock.now(), CallBudget(100))
     assert (first.examined, first.is_done) == (251, True)
@@ -288,17 +289,17 @@ def test_a_delivery_that_failed_and_then_succeeded_is_not_redelivered() -> None:
 
 
 def test_a_failure_repeated_during_a_sweep_does_not_settle_the_first() -> None:
-    """A sweep was killed before it reached the older attempt; the newer one is left to the next sweep."""
+    """A sweep stopped before it requested the newer delivery; its newer attempt is left to the next sweep."""
     stage = Stage()
     stage.is_up = False
     stage.github.start_run(INSTALLATION, "a/b", [JobPlan("one")])
     stage.clock.sleep(60)
     older, newer = sorted(record.id for record in stage.github.log)
-    assert stage.sweep(calls=2) == [newer]
-    stage.github.redeliver(older)  # by a person, while we are still down
+    assert stage.sweep(calls=2) == [older]
+    stage.github.redeliver(newer)  # by a person, while we are still down
     stage.clock.sleep(60)
     stage.is_up = True
-    assert older in stage.sweep()
+    assert newer in stage.sweep()
 
 
 @pytest.mark.parametrize("moment", [CallPoint.BEFORE, CallPoint.AFTER])

@@ -17,8 +17,8 @@ from holdfast.jobs.intake.webhook import WebhookSecrets, verified_delivery
 from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.jobs.read import queries
 from holdfast.jobs.read.item_views import Viewing, job_view
+from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.interrupted_jobs import RETRY_CALLS_MOST, retry_interrupted
-from holdfast.jobs.sweep.polling import CallBudget
 from holdfast.jobs.sweep.retry import (
     RESUME_SECONDS,
     RetryPolicy,

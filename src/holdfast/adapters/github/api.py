@@ -27,6 +27,7 @@ from holdfast.ports.github import (
     GitHubRefused,
     GitHubUnavailable,
     JobSeen,
+    RepositorySeen,
     RunSeen,
 )
 
@@ -59,6 +60,21 @@ class _RunBody(msgspec.Struct):
     run_attempt: _Attempt = 1
     status: str | None = None
     conclusion: str | None = None
+    created_at: str | None = None
+
+
+class _Runs(msgspec.Struct):
+    workflow_runs: Annotated[list[_RunBody], Meta(max_length=_PAGE)]
+
+
+class _Repository(msgspec.Struct):
+    full_name: str
+    archived: bool = False
+    disabled: bool = False
+
+
+class _Repositories(msgspec.Struct):
+    repositories: Annotated[list[_Repository], Meta(max_length=_PAGE)]
 
 
 class _Job(msgspec.Struct):
@@ -154,8 +170,24 @@ class GitHubApi:
             raise
         if run.id != run_id:
             raise GitHubUnavailable(f"{self._calls}: requested run {run_id}, but received run {run.id}")
-        seen_at = self._instant(run.updated_at)
-        return RunSeen(run_id, run.run_attempt, run.status or "queued", run.conclusion, seen_at)
+        return self._run_seen(run)
+
+    def repositories(self, installation: InstallationId, page: int = 1) -> Sequence[RepositorySeen]:
+        path = f"/installation/repositories?per_page={_PAGE}&page={int(page)}"
+        found = self._got(installation, path, _Repositories).repositories
+        return [RepositorySeen(each.full_name, not (each.archived or each.disabled)) for each in found]
+
+    def runs_of_repository(
+        self, installation: InstallationId, repository: str, status: str | None = None, page: int = 1
+    ) -> Sequence[RunSeen]:
+        path = f"{_runs_path(repository)}?per_page={_PAGE}&page={int(page)}&exclude_pull_requests=true"
+        try:
+            runs = self._got(installation, path + (f"&status={status}" if status else ""), _Runs).workflow_runs
+        except GitHubRefused as error:
+            if error.status in _GONE:
+                return []
+            raise
+        return [self._run_seen(run) for run in runs]
 
     def jobs_of_run(
         self, installation: InstallationId, repository: str, run_id: RunId, run_attempt: int, page: int = 1
@@ -223,6 +255,11 @@ class GitHubApi:
                 "to GITHUB_APP_ID, or that the token is still valid"
             ) from error
 
+    def _run_seen(self, run: _RunBody) -> RunSeen:
+        updated = self._instant(run.updated_at)
+        created = self._instant(run.created_at) if run.created_at else None
+        return RunSeen(RunId(run.id), run.run_attempt, run.status or "queued", run.conclusion, updated, created)
+
     def _instant(self, text: str) -> Instant:
         try:
             return Instant.from_iso(text)
@@ -231,10 +268,14 @@ class GitHubApi:
 
 
 def _run_path(repository: str, run_id: RunId) -> str:
+    return f"{_runs_path(repository)}/{int(run_id)}"
+
+
+def _runs_path(repository: str) -> str:
     # The name is from a webhook: it must not change the path.
     if not _REPOSITORY.fullmatch(repository) or not {".", ".."}.isdisjoint(repository.split("/")):
         raise GitHubRefused(f"{cut(repository)!r} is not the name of a repository; nothing was sent", 404)
-    return f"/repos/{repository}/actions/runs/{int(run_id)}"
+    return f"/repos/{repository}/actions/runs"
 
 
 def _pending(found: _Pending) -> PendingDeployment:

@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from holdfast.jobs.intake.tracker import installations
+from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.interrupted_jobs import retry_interrupted
-from holdfast.jobs.sweep.lost_webhooks import restart_sweep, sweep_deliveries
-from holdfast.jobs.sweep.polling import RUNS_MOST, CallBudget, poll_runs
+from holdfast.jobs.sweep.lost_webhooks import is_behind, restart_sweep, sweep_deliveries
+from holdfast.jobs.sweep.polling import RUNS_MOST, PollResult, poll_runs
+from holdfast.jobs.sweep.repositories import walk_repositories
 from holdfast.jobs.sweep.retry import RetryPolicy
 from holdfast.kernel.ids import InstallationId
 from holdfast.kernel.instants import Instant
@@ -20,6 +22,10 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, RateLimited
 from holdfast.ports.store import Store
 
+# Of a sweep that catches up after an outage: 3,600 of the 5,000 calls that GitHub allows an App per hour. Calls of
+# installations have limits of their own.
+_CATCH_UP_PER_SECOND: Final = 1
+_WALK_SHARE: Final = 4  # a quarter of the calls is for runs that no webhook announced
 _PAGES_EACH: Final = 4  # pages of active runs: one for each status, if there are few
 
 
@@ -46,6 +52,12 @@ class SweepCounts:
     jobs_found: int = 0
     runs_retried: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    def add(self, polled: PollResult) -> None:
+        self.runs_asked += polled.runs
+        self.jobs_found += len(polled.found)
+        self.problems += [polled.refused] if polled.refused else []
+        self.problems += polled.given_up
 
     def shown(self) -> dict[str, Any]:
         return {
@@ -87,15 +99,26 @@ class GitHubSweeps:
     watch: SweepObserver = field(default_factory=NoSweepObserver)
 
     def sweep(self, calls: int, seconds: float) -> SweepCounts:
-        """Sweep within `calls` and `seconds`. Deliveries get at most half: after an outage there may be thousands."""
+        """Sweep within `calls` and `seconds`. Deliveries get at most half: after an outage there may be thousands.
+
+        A sweep that resumes an unfinished one has more calls for deliveries, so that it catches up.
+        """
         now = self.clock.now()
         swept = SweepCounts()
         budget = TimedBudget(calls, self.clock, seconds)
+        known = _in_turn(installations(self.store), now, self.every_seconds)
         if self.app_id is not None:
-            share = TimedBudget(calls // 2, self.clock, seconds / 2)
+            most = calls // 2
+            if is_behind(self.store, self.app_id):
+                most = max(most, self.every_seconds * _CATCH_UP_PER_SECOND)
+            share = TimedBudget(most, self.clock, seconds / 2)
             self._guarded(swept, partial(self._deliveries, swept, self.app_id, now, share))
-            budget.calls -= calls // 2 - share.calls
-        for installation in _in_turn(installations(self.store), now, self.every_seconds):
+            budget.calls -= min(calls // 2, most - share.calls)
+            walk = TimedBudget(calls // _WALK_SHARE, self.clock, seconds / 2)
+            for installation in known:
+                self._guarded(swept, partial(self._walk, swept, installation, now, walk))
+            budget.calls -= calls // _WALK_SHARE - walk.calls
+        for installation in known:
             self._guarded(swept, partial(self._retry, swept, installation, now, budget))
             self._guarded(swept, partial(self._poll, swept, installation, now, budget))
         return swept
@@ -117,10 +140,10 @@ class GitHubSweeps:
             # An incomplete page is read again, so start one only if the budget covers it.
             if budget.calls < RUNS_MOST:
                 return
-            polled = poll_runs(self.store, self.github, installation, now, budget, self.received_by)
-            swept.runs_asked += polled.runs
-            swept.jobs_found += len(polled.found)
-            swept.problems += [polled.refused] if polled.refused else []
+            swept.add(poll_runs(self.store, self.github, installation, now, budget, self.received_by))
+
+    def _walk(self, swept: SweepCounts, installation: InstallationId, now: Instant, budget: CallBudget) -> None:
+        swept.add(walk_repositories(self.store, self.github, installation, now, budget, self.received_by))
 
     def _guarded(self, swept: SweepCounts, part: Callable[[], None]) -> None:
         """An installation that is suspended or rate-limited does not stop the others."""

@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.jobs.intake.webhook import short_mark
 from holdfast.jobs.model.facts import FAILED
 from holdfast.jobs.model.keys import JobKey, RunKey, run_key_of
-from holdfast.jobs.sweep.polling import CallBudget
+from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.retry import INTENDED, RetryPolicy, RetryVerdict, consider, note_key, note_of
 from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import InstallationId, JobId, joined_key

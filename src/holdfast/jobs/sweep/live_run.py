@@ -15,7 +15,7 @@ from holdfast.jobs.model.facts import KEPT_SECONDS
 from holdfast.jobs.model.keys import RunKey
 from holdfast.jobs.model.run import RunEvent, folded_run, quick_run
 from holdfast.jobs.model.times import seconds_text
-from holdfast.jobs.sweep.polling import CallBudget
+from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.kernel.errors import Retryable, StoreRefused, WriteConflict
 from holdfast.kernel.ids import InstallationId, RunId
 from holdfast.kernel.instants import Instant
@@ -40,6 +40,11 @@ def current_run(
         return found  # old data is better than none
     if seen is None or seen.run_attempt != key.run_attempt:
         return found
+    return record_run(store, key, repository, seen, now)
+
+
+def record_run(store: Store, key: RunKey, repository: str, seen: RunSeen, now: Instant) -> Item:
+    """Record what GitHub reports about an attempt of a run, which must be the latest; returns its item."""
     event = _event(key, repository, seen, now)
     merge(store, RUNS, key.item, event.mark, lambda: quick_run(event), lambda item: folded_run(item, event))
     return store.update(RUNS, key.item, attr("checked_ms").set_to(now.epoch_ms)).new
@@ -63,7 +68,8 @@ def _event(key: RunKey, repository: str, seen: RunSeen, now: Instant) -> RunEven
         mark=short_mark("api", key.partition, seen.status, seen.conclusion or "", seen.updated_at.iso()),
         status=seen.status if seen.status in _STATUSES else "queued",
         conclusion=(seen.conclusion or "unknown") if seen.status == "completed" else "",
-        identity={"repo_full_name": repository, "ttl": now.epoch_seconds + KEPT_SECONDS},
+        identity={"repo_full_name": repository, "ttl": now.epoch_seconds + KEPT_SECONDS}
+        | ({"created_at": seen.created_at.iso_seconds()} if seen.created_at else {}),
     )
 
 

@@ -2,9 +2,13 @@
 
 A sweep takes some jobs that have not ended, the oldest first, and lists all jobs of their runs. What GitHub reports is
 recorded like any other event, unless it is known already. The position is durable, so that every run has its turn.
+
+A run that GitHub does not know any more, because its repository is gone, is given up after a day, with the reason in
+`given_up`. It is polled again if a webhook arrives for it.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,39 +21,34 @@ from holdfast.jobs.model.keys import JobKey, RunKey, run_key_of
 from holdfast.jobs.model.run import startup_failure_end
 from holdfast.jobs.read.item_views import repository_of
 from holdfast.jobs.read.queries import FoundItems, Paging, Span, jobs_by_status
-from holdfast.kernel.errors import BadRequest
+from holdfast.jobs.sweep.call_budget import CallBudget
+from holdfast.jobs.sweep.live_run import current_run
+from holdfast.kernel.errors import BadRequest, WriteConflict
 from holdfast.kernel.ids import InstallationId, joined_key
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, JobSeen, RateLimited
-from holdfast.ports.store import Item, Key, Store, remove_all, set_all
+from holdfast.ports.store import Item, Key, Store, attr, remove_all, set_all
 from holdfast.ports.store.tables import JOBS, RUNS, STATE
 
 QUIET_SECONDS: Final = 120  # webhooks of younger jobs may still arrive
 RUNS_MOST: Final = 20
+UNSTARTED_SECONDS: Final = 900  # a run whose jobs start no earlier may have failed to start
+GIVE_UP_SECONDS: Final = 86_400
+GONE: Final = "GitHub does not know the run any more: its repository is gone, or the App has no access to it"
 _STATUSES: Final = (Status.QUEUED, Status.WAITING, Status.SCHEDULED, Status.IN_PROGRESS)
-
-
-@dataclass
-class CallBudget:
-    """How many calls to GitHub may still be made. Work that is left over waits for the next sweep."""
-
-    calls: int
-
-    def spend(self) -> bool:
-        """Spend one call; False if none is left."""
-        if self.calls <= 0:
-            return False
-        self.calls -= 1
-        return True
 
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """How many runs were polled, and which jobs were corrected. `refused`: GitHub's reason, if it refused a run."""
+    """How many runs were polled, and which jobs were corrected. `refused`: GitHub's reason, if it refused a run.
+
+    `given_up`: the runs that GitHub has not known for a day, each with the reason.
+    """
 
     runs: int
     found: Sequence[JobKey]
     refused: str = ""
+    given_up: Sequence[str] = ()
 
 
 def position_key(installation: InstallationId) -> Key:
@@ -70,12 +69,15 @@ def poll_runs(
         position = {"status": position.get("status", 0)}  # the cursor is no longer valid: start again
         page = _page(store, installation, status, now, None)
     runs = {run_key_of(job["GSI3-PK"]): repository_of(job) for job in page.items if "GSI3-PK" in job}
+    items = dict(zip(runs, store.batch_get(RUNS, [key.item for key in runs], consistent=True), strict=True))
+    runs = {key: repository for key, repository in runs.items() if not is_given_up(items[key] or {})}
     names = [str(key) for key in runs]
     # By name: runs leave the page as their jobs progress, and a position would skip others.
     first = names.index(position["next"]) if position.get("next") in names else 0
     found: list[JobKey] = []
     polled = 0
     refused = ""
+    given_up: list[str] = []
     for number, (key, repository) in enumerate(list(runs.items())[first:], first):
         if repository is None:
             continue
@@ -85,7 +87,9 @@ def poll_runs(
             break
         polled += 1
         try:
-            found += poll_run(store, github, key, repository, now, budget, received_by)
+            jobs = poll_run(store, github, key, repository, now, budget, received_by)
+            found += jobs or ()
+            given_up += _note_gone(store, key, items[key] or {}, now) if jobs is None else ()
         except GitHubRefused as error:
             refused = str(error)  # a repository without access does not stop the others
         except RateLimited:
@@ -100,7 +104,7 @@ def poll_runs(
             raise
     else:
         _move_on(store, installation, position, page.cursor)
-    return PollResult(polled, found, refused)
+    return PollResult(polled, found, refused, given_up)
 
 
 def _page(store: Store, installation: InstallationId, status: Status, now: Instant, cursor: str | None) -> FoundItems:
@@ -110,36 +114,73 @@ def _page(store: Store, installation: InstallationId, status: Status, now: Insta
 
 def poll_run(
     store: Store, github: GitHub, key: RunKey, repository: str, now: Instant, budget: CallBudget, received_by: str
-) -> list[JobKey]:
-    """List the jobs of one attempt of a run, and record what is new."""
+) -> list[JobKey] | None:
+    """List the jobs of one attempt of a run, and record what is new. None: GitHub does not know the run."""
     found: list[JobKey] = []
     run = store.get(RUNS, key.item) or {}
     page = 1
     while seen := github.jobs_of_run(key.installation_id, repository, key.run_id, key.run_attempt, page):
+        if page == 1 and _may_have_failed_to_start(run, seen, now):
+            run = current_run(store, github, key, repository, now, budget) or run
         keys = [JobKey(key.installation_id, job.id) for job in seen]
         known = store.batch_get(JOBS, [each.item for each in keys], consistent=True)
         for job_key, job, item in zip(keys, seen, known, strict=True):
-            event = polled_event(key, repository, job, now)
-            if item is None or is_news(item, event):
-                count_end(store, event)
-                recorded = record(store, event, received_by)
-                if item is not None and event.end is None:
-                    # A crash may have left an earlier event of the job uncounted in the run.
-                    recount(store, event, recorded.job, run)
+            if _record_job(store, polled_event(key, repository, job, now), item, run, now, received_by):
                 found.append(job_key)
-            elif recount(store, event, item, run):
-                found.append(job_key)
-            elif item.get("status") != Status.COMPLETED:
-                # A crash may have left the end of a job unrecorded whose run failed to start.
-                end = startup_failure_end(key, run, job.id, now)
-                if end is not None:
-                    count_end(store, end)
-                    record(store, end, received_by)
-                    found.append(job_key)
         if len(seen) < 100 or not budget.spend():
             break
         page += 1
-    return found
+    return found if seen or page > 1 else None
+
+
+def _record_job(store: Store, event: JobEvent, item: Item | None, run: Item, now: Instant, received_by: str) -> bool:
+    """Record what GitHub reports about a job. False: all of it is known."""
+    assert event.run is not None  # noqa: S101 -- made from a run; narrows the type
+    if item is None or is_news(item, event):
+        count_end(store, event)
+        recorded = record(store, event, received_by)
+        if item is not None and event.end is None:
+            # A crash may have left an earlier event of the job uncounted in the run.
+            recount(store, event, recorded.job, run)
+        return True
+    if recount(store, event, item, run):
+        return True
+    # A crash may have left the end of a job unrecorded whose run failed to start; or the run's webhook was lost.
+    end = startup_failure_end(event.run, run, event.key.job_id, now)
+    if item.get("status") == Status.COMPLETED or end is None:
+        return False
+    count_end(store, end)
+    record(store, end, received_by)
+    return True
+
+
+def _may_have_failed_to_start(run: Item, seen: Sequence[JobSeen], now: Instant) -> bool:
+    """Whether to ask about the run itself: its jobs stay queued if it failed to start, and its webhook may be lost."""
+    if run.get("status") == "completed" or any(job.status in ("in_progress", "completed") for job in seen):
+        return False
+    created = run.get("created_at")
+    return created is None or now.seconds_since(Instant.from_iso(created)) > UNSTARTED_SECONDS
+
+
+def is_given_up(run: Item) -> bool:
+    """Whether GitHub did not know the run for a day, and no webhook has arrived since."""
+    at = run.get("given_up_at")
+    return at is not None and run.get("updated_at", "") <= at
+
+
+def _note_gone(store: Store, key: RunKey, run: Item, now: Instant) -> list[str]:
+    """Note since when GitHub does not know the run; after a day, give it up."""
+    since = run.get("gone_at")
+    if since is None or run.get("updated_at", "") > since:
+        update = set_all({"gone_at": now.iso()}) + remove_all("given_up", "given_up_at")
+        noted: list[str] = []
+    elif now.seconds_since(Instant.from_iso(since)) < GIVE_UP_SECONDS:
+        return []
+    else:
+        update, noted = set_all({"given_up": GONE, "given_up_at": now.iso()}), [f"run {key}: {GONE}; not polled again"]
+    with suppress(WriteConflict):  # the run has expired
+        store.update(RUNS, key.item, update, attr("PK").exists())
+    return noted
 
 
 def polled_event(run: RunKey, repository: str, job: JobSeen, now: Instant) -> JobEvent:

@@ -25,7 +25,8 @@ from holdfast.jobs.model.facts import FAILED
 from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.jobs.model.machines import is_taken_down, with_own_machine
 from holdfast.jobs.read.run_views import is_complete
-from holdfast.jobs.sweep.polling import CallBudget, poll_run
+from holdfast.jobs.sweep.call_budget import CallBudget
+from holdfast.jobs.sweep.polling import poll_run
 from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import JobId, joined_key
 from holdfast.kernel.instants import Instant

@@ -8,7 +8,7 @@ from msgspec import Struct
 from holdfast.kernel.ids import InstallationId, InstanceId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
-from holdfast.ports.github import DeliveryPage, GitHub, JobSeen, RunSeen
+from holdfast.ports.github import DeliveryPage, GitHub, JobSeen, RepositorySeen, RunSeen
 from holdfast.ports.kube import Evicted, Kube, Node, NodeChange, Pod
 from holdfast.ports.machines import LaunchOrder, Machine, Machines, Subnet
 from holdfast.ports.readings import Reading
@@ -73,6 +73,8 @@ _READY_ADDRESSES: Final = _method("signals", "ready_addresses")
 _DELIVERIES: Final = _method("github", "deliveries")
 _REDELIVER: Final = _method("github", "redeliver")
 _RUN: Final = _method("github", "run")
+_REPOSITORIES: Final = _method("github", "repositories")
+_RUNS_OF_REPOSITORY: Final = _method("github", "runs_of_repository")
 _JOBS_OF_RUN: Final = _method("github", "jobs_of_run")
 _RERUN_FAILED_JOBS: Final = _method("github", "rerun_failed_jobs", Calls.rerun_failed_jobs)
 
@@ -239,6 +241,18 @@ class _GitHubPort(_Port):
     def run(self, installation: InstallationId, repository: str, run_id: RunId) -> RunSeen | None:
         return self._calls.made(
             self._process, _RUN, self._github().run, (installation, repository, run_id), _NO_OPTIONS
+        )
+
+    def repositories(self, installation: InstallationId, page: int = 1) -> Sequence[RepositorySeen]:
+        given = (installation, page)
+        return self._calls.made(self._process, _REPOSITORIES, self._github().repositories, given, _NO_OPTIONS)
+
+    def runs_of_repository(
+        self, installation: InstallationId, repository: str, status: str | None = None, page: int = 1
+    ) -> Sequence[RunSeen]:
+        given = (installation, repository, status, page)
+        return self._calls.made(
+            self._process, _RUNS_OF_REPOSITORY, self._github().runs_of_repository, given, _NO_OPTIONS
         )
 
     def jobs_of_run(

@@ -9,11 +9,20 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from holdfast.kernel.ids import InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.github import DeliveryPage, DeliveryRecord, GitHubRefused, JobSeen, RateLimited, RunSeen
+from holdfast.ports.github import (
+    DeliveryPage,
+    DeliveryRecord,
+    GitHubRefused,
+    JobSeen,
+    RateLimited,
+    RepositorySeen,
+    RunSeen,
+)
 from holdfast.simulator.world.github_objects import (
     APP_ID,
     JobPlan,
@@ -26,6 +35,7 @@ from holdfast.simulator.world.github_objects import (
     repository_json,
     run_json,
     seen_job,
+    seen_run,
 )
 from holdfast.simulator.world.timeline import Timeline
 
@@ -189,7 +199,21 @@ class SimulatedGitHub(ABC):
         run = self.runs.get(run_id)
         if run is None or (run.installation, run.repository) != (installation, repository):
             return None
-        return RunSeen(run.id, run.attempt, run.status, run.conclusion, run.updated or run.created)
+        return seen_run(run)
+
+    def repositories(self, installation: InstallationId, page: int = 1) -> Sequence[RepositorySeen]:
+        self._count_call()
+        names = sorted({run.repository for run in self.runs.values() if run.installation == installation})
+        return [RepositorySeen(name) for name in names[(page - 1) * _PAGE : page * _PAGE]]
+
+    def runs_of_repository(
+        self, installation: InstallationId, repository: str, status: str | None = None, page: int = 1
+    ) -> Sequence[RunSeen]:
+        self._count_call()
+        whose = installation, repository
+        runs = (run for run in reversed(self.runs.values()) if (run.installation, run.repository) == whose)
+        found = (run for run in runs if status in (None, run.status))
+        return [seen_run(run) for run in islice(found, (page - 1) * _PAGE, page * _PAGE)]
 
     def jobs_of_run(
         self, installation: InstallationId, repository: str, run_id: RunId, run_attempt: int, page: int = 1

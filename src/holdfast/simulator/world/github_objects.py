@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.kernel.ids import InstallationId, InstanceId, JobId, RunId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.github import JobSeen
+from holdfast.ports.github import JobSeen, RunSeen
 
 APP_ID = 99
 
@@ -124,6 +124,10 @@ class RunnerReport:
         if self.instance:
             event["instance_id"] = self.instance
         return json.dumps(event).encode()
+
+
+def seen_run(run: SimRun) -> RunSeen:
+    return RunSeen(run.id, run.attempt, run.status, run.conclusion, run.updated or run.created, run.created)
 
 
 def seen_job(run: SimRun, job: SimJob) -> JobSeen:
