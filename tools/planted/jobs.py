@@ -177,17 +177,15 @@ JOBS: Final = (
     Mutant(
         "the cursor is moved before a delivery was asked for",
         "holdfast.jobs.sweep.lost_webhooks",
-        "        swept.examined += len(records)\n",
-        "        swept.examined += len(records)\n"
-        "        if page.cursor is None and records:\n"
-        "            position = _moved(store, key, position, page.records[0].id, None)\n",
+        "        while self._lost or self._stored:\n",
+        "        self.swept.is_done = True\n        self.save()\n        while self._lost or self._stored:\n",
         "lost-webhook",
     ),
     Mutant(
         "the last sweep to write moves the cursor",
         "holdfast.jobs.sweep.lost_webhooks",
-        'return store.update(STATE, key, update + set_all({"n": version + 1}), seen).new',
-        'return store.update(STATE, key, update + set_all({"n": version + 1})).new',
+        'store.update(STATE, key, update + set_all({"n": version + 1}), seen)',
+        'store.update(STATE, key, update + set_all({"n": version + 1}))',
         says="two sweeps at once",
         where="sleep:lost-webhook",
     ),
@@ -206,9 +204,24 @@ JOBS: Final = (
         "unannounced-job",
     ),
     Mutant(
+        "runs that no webhook announced are not looked for",
+        "holdfast.jobs.sweep.repositories",
+        "            walk.visit(repository.name)\n",
+        "            pass\n",
+        "unannounced-run",
+    ),
+    Mutant(
+        "a run that no webhook announced is stored before its jobs",
+        "holdfast.jobs.sweep.repositories",
+        "            self.polled += 1\n",
+        "            self.polled += 1\n            record_run(self.store, key, repository, run, self.now)\n",
+        "crash:unannounced-run",
+        "it is stored as completed, so no walk asks again, and who dies in between leaves its jobs unknown",
+    ),
+    Mutant(
         "an end that was asked for is counted after the job",
         "holdfast.jobs.sweep.polling",
-        "                count_end(store, event)\n",
+        "        count_end(store, event)\n",
         "",
         "crash:unannounced-job",
         "no sweep asks about a job that has ended, and who dies in between leaves its run open",

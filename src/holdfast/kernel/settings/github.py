@@ -58,7 +58,10 @@ class GitHubSettings(Declaration):
         WholeSeconds(60, 86_400), 300, "How often the daemon sweeps GitHub for lost webhooks.", "seconds"
     )
     github_sweep_calls: int = _of(
-        Whole(50, 5000), 200, "The maximum number of GitHub API calls per sweep. GitHub allows 5,000 per hour."
+        Whole(50, 5000),
+        200,
+        "The maximum number of GitHub API calls per sweep, without redeliveries after an outage. GitHub allows 5,000 "
+        "per hour.",
     )
     github_installations: tuple[str, ...] | None = _maybe(
         Maybe(WordList("a list of installation ids; 0 stands for webhooks without one", "[0-9]{1,19}")),

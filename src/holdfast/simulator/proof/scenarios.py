@@ -211,6 +211,17 @@ def _unannounced_job() -> Setup:
     return replace(setup, github=replace(setup.github or GitHubPlan(), reads_log=False))
 
 
+def _unannounced_run() -> Setup:
+    """GitHub never sends the webhooks of a run's second stage, nor any of another run; a walk finds both."""
+    setup = _jobs(JobScript("build"))
+    stages = ((JobScript("build", run_seconds=60),), (JobScript("deploy", run_seconds=60),))
+    plan = GitHubPlan(
+        (RunScript(5, stages), RunScript(10, ((JobScript("test", run_seconds=60),),))),
+        unsent=frozenset(f"hook-{number}" for number in (*range(5, 9), *range(1000, 1010))),
+    )
+    return replace(setup, github=plan)
+
+
 def _jobs(*jobs: JobScript, rerun_seconds: float | None = None) -> Setup:
     plan = GitHubPlan((RunScript(5, (jobs,), rerun_seconds=rerun_seconds),))
     unmanaged = replace(_BASE, numbers=replace(_NUMBERS, min_workers=0), workers=0, ticks=False)
@@ -252,5 +263,6 @@ SCENARIOS: Final[dict[str, Callable[[], Setup]]] = {
     "rerun-by-hand": _rerun_by_hand,
     "lost-webhook": _lost_webhook,
     "unannounced-job": _unannounced_job,
+    "unannounced-run": _unannounced_run,
 }
 JOB_SCENARIOS: Final = tuple(name for name, setup in SCENARIOS.items() if setup().github is not None)

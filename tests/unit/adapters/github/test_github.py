@@ -127,6 +127,35 @@ def test_a_run_is_requested_with_token_and_version(authority: Authority) -> None
     assert asked.headers["x-github-api-version"] == "2022-11-28"
 
 
+def test_the_repositories_of_an_installation_say_which_may_have_runs(authority: Authority) -> None:
+    given = [
+        {"full_name": "acme/shop"},
+        {"full_name": "acme/old", "archived": True},
+        {"full_name": "a/b", "disabled": True},
+    ]
+    with staged(authority, reply({"total_count": 3, "repositories": given})) as stage:
+        found = stage.github.repositories(INSTALLATION, 2)
+    assert [(each.name, each.is_active) for each in found] == [("acme/shop", True), ("acme/old", False), ("a/b", False)]
+    assert stage.asked[0].path == "/api/v3/installation/repositories?per_page=100&page=2"
+
+
+def test_the_runs_of_a_repository_are_requested_by_status(authority: Authority) -> None:
+    given = run_json(status="in_progress", created_at=START.plus(-60).iso_seconds())
+    with staged(authority, reply({"total_count": 1, "workflow_runs": [given]})) as stage:
+        found = stage.github.runs_of_repository(INSTALLATION, "acme/shop", "in_progress")
+    assert found == [RunSeen(RUN, 1, "in_progress", None, START, START.plus(-60))]
+    path = "/api/v3/repos/acme/shop/actions/runs?per_page=100&page=1&exclude_pull_requests=true&status=in_progress"
+    assert stage.asked[0].path == path
+
+
+def test_a_repository_that_is_gone_has_no_runs(authority: Authority) -> None:
+    with staged(authority, reply({"message": "Not Found"}, 404)) as stage:
+        assert stage.github.runs_of_repository(INSTALLATION, "acme/gone") == []
+        with pytest.raises(GitHubRefused, match="not the name of a repository"):
+            stage.github.runs_of_repository(INSTALLATION, "acme/../..")
+    assert len(stage.asked) == 1
+
+
 def test_jobs_are_read_and_unknown_fields_are_skipped(authority: Authority) -> None:
     given = job_json(5, name="build", runner_name="r", runner_id=3, steps=[{"number": 1}], labels=None)
     with staged(authority, reply({"total_count": 1, "jobs": [given]})) as stage:

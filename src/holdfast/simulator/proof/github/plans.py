@@ -47,13 +47,17 @@ class RunScript:
 
 @dataclass(frozen=True, slots=True)
 class GitHubPlan:
-    """The runs of an organisation. `lost` names delivery attempts that fail whatever the seed draws."""
+    """The runs of an organisation. `lost` names delivery attempts that fail whatever the seed draws.
+
+    `unsent` names webhooks that GitHub never sends, and that its delivery log does not have.
+    """
 
     runs: tuple[RunScript, ...] = ()
     sweep_seconds: int = 300
     reads_log: bool = True  # an App may read the delivery log; a token may not
     calls_per_hour: int = 5000
     lost: frozenset[str] = frozenset()
+    unsent: frozenset[str] = frozenset()
 
     @property
     def settle_seconds(self) -> int:

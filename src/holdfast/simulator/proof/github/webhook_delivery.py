@@ -54,8 +54,11 @@ class FaultyGitHub(SimulatedGitHub):
         self.calls_per_hour = CALLS_PER_HOUR
 
     def send(self, webhook: Webhook) -> None:
-        self._send_one(webhook)
         name, number = f"hook-{webhook.number}", HOOKS + webhook.number * _ATTEMPTS_MOST
+        if name in self._plan.unsent:
+            self.record(f"{name} is never sent: {webhook.event} {webhook.action}")
+            return
+        self._send_one(webhook)
         if self._faults.draw(FaultKind.HOOK_TARGETS, name, number) is not None:
             self._send_one(_of_organisation(webhook))
 
