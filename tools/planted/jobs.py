@@ -197,6 +197,13 @@ JOBS: Final = (
         "lost-webhook",
     ),
     Mutant(
+        "the last minutes of the log are not read again",
+        "holdfast.jobs.sweep.lost_webhooks",
+        "        since_ms = high_ms - REREAD_SECONDS * 1000\n",
+        "        since_ms = high_ms + REREAD_SECONDS * 1000\n",
+        where="seed:5",
+    ),
+    Mutant(
         "runs under way are not asked about",
         "holdfast.jobs.sweep.github_sweeps",
         "            if budget.calls < RUNS_MOST:\n",

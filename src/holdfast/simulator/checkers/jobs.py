@@ -182,7 +182,7 @@ class CursorKept(JobChecker):
     name = "CursorKept"
     says = (
         "the cursor in GitHub's delivery log never moves back, and passes no failed delivery without a "
-        "redelivery request"
+        "redelivery request; in the end every failed delivery was requested, even one that appeared in the log late"
     )
 
     def cursor_moved(self, by: Process, old: Item, new: Item) -> None:
@@ -193,15 +193,23 @@ class CursorKept(JobChecker):
             return
         github = self.jobs.github
         passed = []
-        for record in reversed(github.log):
-            if record.id <= before:
-                break
-            if record.id <= after and not record.is_success and record.guid not in github.redelivered:
+        for record in github.log:
+            if before < record.id <= after and not record.is_success and record.guid not in github.redelivered:
                 passed.append(record)
         succeeded = {record.guid for record in github.log if record.is_success} if passed else set()
         for record in passed:
             if record.guid not in succeeded:
                 self.fail(by, f"the cursor passed delivery {record.id}, which failed and was not redelivered")
+
+    def healed(self) -> None:
+        github, now = self.jobs.github, self.facts.now()
+        if not self.jobs.plan.reads_log:
+            return
+        settled = {record.guid for record in github.log if record.is_success} | github.redelivered
+        for record in github.log:
+            is_old = now.seconds_since(record.delivered_at) > self.jobs.plan.settle_seconds
+            if is_old and record.guid not in settled:
+                self.fail(None, f"delivery {record.id} failed and was never requested again")
 
 
 class NoSilentStuck(JobChecker):

@@ -74,6 +74,7 @@ class FaultKind(StrEnum):
     # At GitHub
     HOOK_TARGETS = "hook-targets"  # the organisation has a hook beside the App's: the same event, under another id
     HOOK_HOURS_LATE = "hook-hours-late"
+    LOG_LATE = "log-late"  # a failed delivery appears in GitHub's log late, under a lower id than others there
     RESCHEDULED = "rescheduled"  # a job's runner never attaches, and the fleet schedules another one
     DEPLOYMENT_EVENTS = "deployment-events"  # webhooks about a deployment, beside those about its job
 
@@ -167,6 +168,7 @@ LATER_RATES: Final[Mapping[FaultKind, float]] = {
     FaultKind.STALE_READ: 0.05,
     FaultKind.HOOK_TARGETS: 0.6,
     FaultKind.HOOK_HOURS_LATE: 0.04,
+    FaultKind.LOG_LATE: 0.3,
     FaultKind.RESCHEDULED: 0.4,
     FaultKind.DEPLOYMENT_EVENTS: 0.8,
 }

@@ -82,9 +82,11 @@ class SimulatedGitHub(ABC):
             return
         number = self._number()
         self._delivered[number] = webhook
-        self.log.append(
-            DeliveryRecord(number, webhook.guid, self._timeline.now(), is_redelivery, status, webhook.event)
-        )
+        record = DeliveryRecord(number, webhook.guid, self._timeline.now(), is_redelivery, status, webhook.event)
+        self.add_to_log(record, webhook)
+
+    def add_to_log(self, record: DeliveryRecord, _webhook: Webhook) -> None:
+        self.log.append(record)
 
     # Runs and jobs
 

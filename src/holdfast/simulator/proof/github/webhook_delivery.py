@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from holdfast.ports.github import DeliveryRecord
 from holdfast.simulator.proof.faults import FaultKind, Faults
 from holdfast.simulator.proof.github.plans import GitHubPlan
 from holdfast.simulator.world.chance import drawn
@@ -20,6 +21,7 @@ _ATTEMPTS_MOST: Final = 1024
 _LATE_SECONDS: Final = 400
 _TWICE_SECONDS: Final = 90
 _HOURS_LATE_SECONDS: Final = 4500  # before the end of the run: what never arrives is another fault
+_LOG_LATE_SECONDS: Final = 600
 _ORGANISATION: Final = 77  # the second target of hooks
 
 
@@ -81,6 +83,16 @@ class FaultyGitHub(SimulatedGitHub):
         if not attempt.is_answered:
             attempt.is_answered = True
             self.log_delivery(attempt.webhook, status, is_redelivery=attempt.is_redelivery)
+
+    def add_to_log(self, record: DeliveryRecord, webhook: Webhook) -> None:
+        """Late, perhaps: then records with higher ids are in the log before it. A success makes no difference."""
+        name, number = f"hook-{webhook.number}", HOOKS + webhook.number * _ATTEMPTS_MOST + webhook.attempts
+        late = None if record.is_success else self._faults.draw(FaultKind.LOG_LATE, name, number)
+        if late is None:
+            super().add_to_log(record, webhook)
+            return
+        self.record(f"{name} is in the delivery log {late * _LOG_LATE_SECONDS:.0f} s late")
+        self._timeline.after(late * _LOG_LATE_SECONDS, partial(super().add_to_log, record, webhook))
 
     def _delay_of(self, webhook: Webhook) -> float:
         """Up to two seconds, so that some webhooks overtake others."""
