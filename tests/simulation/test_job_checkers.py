@@ -305,6 +305,19 @@ def test_a_cursor_that_moves_backwards_is_found() -> None:
     assert scene.broken == {"CursorKept"}
 
 
+def test_a_failed_delivery_that_was_never_requested_again_is_found_in_the_end() -> None:
+    """Even if no cursor passed it: it may have appeared in the log late."""
+    scene = Scene()
+    failed = scene.github.log[-1]
+    scene.github.log.append(replace(failed, id=1, guid="late", status_code=0))
+    scene.heal(60)
+    assert scene.broken == set(), "the next sweep may still request it"
+    scene = Scene()
+    scene.github.log.append(replace(failed, id=1, guid="late", status_code=0))
+    scene.heal()
+    assert "CursorKept" in scene.broken
+
+
 def test_a_process_that_slept_through_an_attempt_may_request_the_next_one() -> None:
     """GitHub has no fencing."""
     scene = Scene()

@@ -1,8 +1,11 @@
 """Faults of GitHub and of the runner fleet: each happens in a run, and does what its name says."""
 
+from dataclasses import replace
+
 from holdfast.entrypoints.simulation.program import HoldfastProgram
 from holdfast.simulator.proof.faults import DrawnFaults, FaultKind
 from holdfast.simulator.proof.github.job_facts import JobFacts
+from holdfast.simulator.proof.github.plans import GitHubPlan, JobScript, RunScript
 from holdfast.simulator.proof.run import Run
 from holdfast.simulator.proof.scenarios import SCENARIOS
 
@@ -60,3 +63,29 @@ def test_the_events_of_a_deployment_are_taken_beside_those_of_its_job() -> None:
     sent = "\n".join(run.story.lines())
     assert "deployment created of" in sent
     assert "deployment_status created of" in sent
+
+
+def test_a_failed_delivery_that_appears_in_the_log_late_is_requested_all_the_same() -> None:
+    run, _ = lived("lost-webhook", FaultKind.LOG_LATE)
+    assert run.github is not None
+    ids = [record.id for record in run.github.log]
+    assert ids != sorted(ids), "it is in the log after records with higher ids"
+    lost = {record.guid for record in run.github.log if not record.is_success}
+    assert lost <= run.github.redelivered
+
+
+def test_a_matrix_of_256_jobs_is_tracked_whatever_its_webhooks_meet() -> None:
+    """GitHub's limit for one matrix: three pages of jobs, and a run whose counters name them all."""
+    setup = SCENARIOS["plain-job"]()
+    jobs = tuple(JobScript(f"test {number}", ("success", "failure")[number % 2 :]) for number in range(256))
+    setup = replace(setup, heal_seconds=3600, github=GitHubPlan((RunScript(5, (jobs,)),)))
+    rates = {FaultKind.HOOK_LOST: 0.2, FaultKind.HOOK_LATE: 0.1, FaultKind.HOOK_TWICE: 0.1, FaultKind.KILL_AFTER: 0.01}
+    run = Run(HoldfastProgram(), setup, DrawnFaults(1, rates))
+    outcome = run.outcome()
+    assert outcome.invariants == []
+    assert outcome.faults[FaultKind.HOOK_LOST] > 50
+    facts = run.recorder.facts.jobs
+    assert facts is not None
+    [large] = facts.github.runs.values()
+    counted = facts.run_item(large, 1)
+    assert (len(counted["done"]), len(counted["failed"])) == (256, 128)
