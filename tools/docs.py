@@ -95,7 +95,9 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
 
 def _command_section(path: str, command: click.Command) -> str:
     # A fixed width: the page must not depend on the terminal that it was written in.
-    context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100)
+    # And the root's names of the help option: a command keeps those of its first context.
+    names = ["-h", "--help"]
+    context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100, help_option_names=names)
     return f"\n## {path}\n\n```text\n{command.get_help(context)}\n```\n"
 
 

@@ -13,6 +13,7 @@ HERE: Final = Path(__file__).parent
 NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
     {
         ("holdfast jobs list", "instance_id"),  # a runner fleet looks its jobs up by machine
+        ("holdfast help", "words"),  # people type `holdfast help run`
     }
 )
 GONE_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset()

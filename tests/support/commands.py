@@ -10,6 +10,7 @@ from tests.payloads import JOB_ID, RUN_ID
 DEPLOYMENT: Final = 1_600_000_001
 # They run until they are stopped: there is nothing to show, and their log is JSON by LOG_FORMAT.
 ENDLESS: Final = {"run", "serve"}
+ABOUT: Final = {"help", "version"}  # as --help and --version, which are text for people
 # What is typed after each command, so that it has something to show.
 ARGUMENTS: Final = {
     "tick": "--dry-run",
@@ -47,5 +48,5 @@ def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Comm
         words = f"{path} {name}".strip()
         if isinstance(command, click.Group):
             yield from leaves(command, words)
-        else:
+        elif words not in ABOUT:
             yield words, command

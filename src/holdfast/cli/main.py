@@ -20,13 +20,41 @@ from holdfast.cli.tables import tables_commands
 def _show_version(context: click.Context, _option: click.Parameter, requested: bool) -> None:  # noqa: FBT001  click's call
     if not requested or context.resilient_parsing:
         return
-    from holdfast.entrypoints.process_setup import installed_version
-
-    click.echo(f"holdfast {installed_version()}")
+    _print_version()
     context.exit()
 
 
-@click.group("holdfast", cls=RootGroup)
+def _print_version() -> None:
+    from holdfast.entrypoints.process_setup import installed_version
+
+    click.echo(f"holdfast {installed_version()}")
+
+
+@click.command("version")
+def version_command() -> None:
+    """Show the version, as --version does."""
+    _print_version()
+
+
+@click.command("help", short_help="Show the help of a command.")
+@click.argument("words", metavar="[COMMAND]", nargs=-1)
+@click.pass_context
+def help_command(context: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of a command, as its --help does; without a command, list all of them."""
+    shown = context.find_root()
+    for word in words:
+        group = shown.command
+        # With the words so far, a group resolves the next one, and suggests a close name for a wrong one.
+        if not isinstance(group, click.Group):
+            raise click.UsageError(f"'{shown.command_path}' has no commands.")
+        name, command, _ = group.resolve_command(shown, [word])
+        if command is None:
+            raise click.UsageError(f"No such command {word!r}.")
+        shown = click.Context(command, info_name=name, parent=shown)
+    click.echo(shown.get_help())
+
+
+@click.group("holdfast", cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
@@ -53,6 +81,8 @@ for command in (
     tables_commands,
     migrate_commands,
     completion_commands,
+    help_command,
+    version_command,
 ):
     cli.add_command(command)
 

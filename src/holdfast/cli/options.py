@@ -1,9 +1,10 @@
 """Options that several commands share."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,6 +15,9 @@ from holdfast.kernel.settings.kinds import Location
 
 Command = Callable[..., None]
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+
+_DATA: Final = "HOLDFAST_DATA"
+_SQLITE_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else.")
 dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done without changing anything.")
@@ -32,13 +36,15 @@ def with_settings(*flags: str, even_invalid: bool = False) -> Callable[[Command]
         def run(**options: Any) -> None:
             texts = {row.name: options.pop(row.attribute) for row in rows}
             try:
-                settings = load_settings(os.environ, {name: text for name, text in texts.items() if text is not None})
+                settings = load_settings(os.environ, _flags(texts))
             except BadSetting as error:
                 if not even_invalid:
                     raise
                 command(error, **options)
                 return
             _start_logging(settings)
+            if not even_invalid:  # `doctor`, which reports them itself
+                _warn_of_mistyped()
             command(settings, **options)
 
         wrapped: Command = run
@@ -53,6 +59,14 @@ def with_settings(*flags: str, even_invalid: bool = False) -> Callable[[Command]
     return decorate
 
 
+def _flags(texts: Mapping[str, str | None]) -> dict[str, str]:
+    """The flags that were given. --data may name the SQLite file itself: then its directory is the data directory."""
+    given = {name: text for name, text in texts.items() if text is not None}
+    path = Path(given.get(_DATA, ""))
+    is_file = _DATA in given and (path.is_file() or (path.suffix in _SQLITE_SUFFIXES and not path.is_dir()))
+    return {**given, _DATA: str(path.parent), "HOLDFAST_STORE": f"sqlite:{path}"} if is_file else given
+
+
 def _completer(row: Setting) -> Completer | None:
     """The shell completes files and directories itself, for a setting that names one."""
     if not isinstance(row.kind, Location):
@@ -65,3 +79,9 @@ def _start_logging(settings: Settings) -> None:
     from holdfast.entrypoints.process_setup import start_logging
 
     start_logging(settings)
+
+
+def _warn_of_mistyped() -> None:
+    from holdfast.entrypoints.process_setup import warn_of_mistyped
+
+    warn_of_mistyped(os.environ)

@@ -15,7 +15,7 @@ import click
 from holdfast.cli.options import as_json
 from holdfast.cli.simulate_options import Days, ScenarioName, SvgFile, check_combination, fault_names
 from holdfast.cli.terminal.output import print_json, print_words
-from holdfast.kernel.errors import NeedsOperator
+from holdfast.kernel.errors import MissingExtra, NeedsOperator
 from holdfast.kernel.text import some
 
 if TYPE_CHECKING:
@@ -78,8 +78,11 @@ def simulate_command(
     """
     import logging
 
-    from holdfast.entrypoints.simulation.program import RunRequest
-    from holdfast.simulator.proof.swarm import Faultiness
+    try:
+        from holdfast.entrypoints.simulation.program import RunRequest
+        from holdfast.simulator.proof.swarm import Faultiness
+    except ModuleNotFoundError as error:
+        raise MissingExtra("'holdfast simulate'", error.name, "simulator") from error
 
     logging.disable(logging.WARNING)  # every injected fault would be logged
     check_combination(
@@ -142,10 +145,12 @@ def _check_names(request: RunRequest, only: list[str], outcome: Outcome) -> None
 
 
 def _search(request: RunRequest, seeds: int, jobs: int, *, as_json: bool) -> None:
-    from holdfast.entrypoints.simulation.search import search
+    from holdfast.entrypoints.simulation.search import Tally, search
 
-    progress = _SearchProgress(seeds, shows=sys.stderr.isatty())
-    tally = search(request, islice(count(request.seed), seeds), jobs, progress.show)
+    progress = _SearchProgress(seeds, shows=sys.stderr.isatty() and not as_json)
+    progress.show(Tally())
+    # One seed at a time: a bar that moves only after five long ones looks stuck.
+    tally = search(request, islice(count(request.seed), seeds), jobs, progress.show, chunk=1 if seeds < 500 else 5)
     progress.end()
     if as_json:
         print_json(tally.shown())

@@ -18,7 +18,7 @@ from holdfast.cluster.spot.events import WORTH_A_LOOK, take_event
 from holdfast.cluster.tick import Cluster, run_ticks
 from holdfast.control.tick_loop import Ran, TickObservers
 from holdfast.entrypoints.github_loops import NO_GITHUB_ACCESS, github_sweeps
-from holdfast.entrypoints.process_setup import start_logging
+from holdfast.entrypoints.process_setup import start_logging, warn_of_mistyped
 from holdfast.entrypoints.tick_reports import TickReports
 from holdfast.entrypoints.webhook_receiver import WebhookReceiver, lambda_request, take_webhook, webhook_secrets
 from holdfast.entrypoints.wiring.jobs import accepted_senders, oldest_webhook_seconds
@@ -111,6 +111,7 @@ def github_sweep(_event: Mapping[str, Any], context: Context) -> dict[str, Any]:
 def _github_process() -> tuple[GitHubSweeps | None, int]:
     settings = load_settings(os.environ)
     start_logging(settings)
+    warn_of_mistyped(os.environ)
     clock = SystemClock()
     found = github_sweeps(settings, open_store(settings, clock), clock, f"lambda-{nonce()}")
     return found, settings.github_sweep_calls
@@ -120,6 +121,7 @@ def _github_process() -> tuple[GitHubSweeps | None, int]:
 def _webhook_process() -> tuple[WebhookSecrets, WebhookReceiver]:
     settings = load_settings(os.environ)
     start_logging(settings)
+    warn_of_mistyped(os.environ)
     clock = SystemClock()
     known = webhook_secrets(settings)
     store = open_store(settings, clock)
@@ -132,6 +134,7 @@ def _webhook_process() -> tuple[WebhookSecrets, WebhookReceiver]:
 def _process() -> _Process:
     settings = load_settings(os.environ)
     start_logging(settings)
+    warn_of_mistyped(os.environ)
     opened = ExitStack()  # closed only by the end of the process
     world = opened.enter_context(open_world(settings))
     cluster = world.cluster(settings, open_store(settings, world.clock))

@@ -7,14 +7,16 @@ new line.
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from holdfast.kernel.instants import Instant
-from holdfast.kernel.settings import Settings
+from holdfast.kernel.settings import Settings, mistyped
 from holdfast.kernel.text import one_line
 
 _OURS: Final = "holdfast"
+_log = logging.getLogger(__name__)
 # Libraries that log too much at `info`.
 _VERBOSE_LIBRARIES: Final = ("boto3", "botocore", "urllib3", "uvicorn")
 
@@ -36,6 +38,12 @@ def start_logging(settings: Settings) -> None:
     logging.getLogger(_OURS).setLevel(level)
     for name in _VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(max(level, logging.INFO if level == logging.DEBUG else logging.WARNING))
+
+
+def warn_of_mistyped(environment: Mapping[str, str]) -> None:
+    """Without the values: one may be a secret."""
+    for name, close in mistyped(environment):
+        _log.warning("environment variable %s is not a setting, and is ignored; did you mean %s?", name, close)
 
 
 class TextLines(logging.Formatter):

@@ -51,7 +51,7 @@ from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.intake.webhook import WebhookSecrets
 from holdfast.jobs.read.item_views import Viewing
 from holdfast.jobs.sweep.github_sweeps import GitHubSweeps
-from holdfast.kernel.errors import HoldfastError, NeedsOperator
+from holdfast.kernel.errors import HoldfastError, MissingExtra
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import Settings
@@ -76,9 +76,7 @@ try:
     from holdfast.entrypoints.wiring.console import ConsoleParts, build_access, build_console
     from holdfast.views.system_status import TableStatus
 except ModuleNotFoundError as error:
-    raise NeedsOperator(
-        f"'holdfast run' needs {error.name}, which is not installed; run: pip install 'holdfast[console,metrics]'"
-    ) from error
+    raise MissingExtra("'holdfast run'", error.name, "console,metrics") from error
 
 _log = logging.getLogger(__name__)
 

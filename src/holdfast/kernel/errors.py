@@ -6,6 +6,7 @@
     │   └── StoreUnavailable     throttled, timed out, unreachable, disk full
     ├── NeedsOperator        permanent until a person acts; the message names the remedy
     │   ├── BadSetting           a setting is unknown or has a bad value (exit code 2)
+    │   ├── MissingExtra         a package of an extra is not installed (exit code 2)
     │   ├── TableProblem         a table is missing, or differs from its declaration
     │   └── StoreRefused         the file is corrupt, locked, or of a newer version; or permission is denied
     └── BadRequest           the call itself is invalid and will always fail: bad item, key, update or cursor
@@ -68,6 +69,18 @@ class BadSetting(NeedsOperator):
     """A setting is unknown or has a bad value. Nothing was touched."""
 
     exit_code = 2
+
+
+class MissingExtra(NeedsOperator):
+    """A package is not installed that only an extra of Holdfast brings. Nothing was touched."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, package: str | None, extras: str) -> None:
+        super().__init__(
+            f"{what} needs {package or 'a package'}, which is not installed; "
+            f"in the directory of Holdfast's source, run: pip install '.[{extras}]'"
+        )
 
 
 class TableProblem(NeedsOperator):

@@ -130,7 +130,8 @@ class JobViews:
         installation = self._installation(asked)
         repository, texts = asked.text("repo"), asked.texts(*FILTERS)
         if repository is not None and not self._is_repository(installation, repository):
-            repository, texts = None, {**texts, REPOSITORY_PART: repository}
+            texts |= {REPOSITORY_PART: repository}
+            repository = None
         wanted = Filter(texts) if texts else ANY
         if repository is not None:
             wanted = WithStatus(texts, status) if texts or status else ANY

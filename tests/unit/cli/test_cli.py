@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,6 +17,7 @@ from holdfast.cli.main import cli
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.settings import SETTINGS
 from tests.servers.processes import RunningServer
+from tests.support.commands import leaves
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +123,49 @@ def test_wrong_settings_are_one_line_each_before_anything_is_touched(directory: 
     assert [line.split()[1] for line in lines] == ["HOLDFAST_PROT", "LOG_LEVEL=loud", "--port"]
     assert all(line.startswith("holdfast: ") for line in lines)
     assert list(directory.iterdir()) == []
+
+
+def test_help_and_version_are_also_commands() -> None:
+    assert holdfast("version").stdout == holdfast("--version").stdout
+    for shown, asked in (
+        (("--help",), ("-h",)),
+        (("--help",), ("help",)),
+        (("jobs", "list", "--help"), ("help", "jobs", "list")),
+        (("jobs", "list", "--help"), ("jobs", "list", "-h")),
+    ):
+        assert (holdfast(*asked).exit_code, holdfast(*asked).stdout) == (0, holdfast(*shown).stdout)
+    assert holdfast("help", "stauts").stderr == "holdfast: No such command 'stauts'. Did you mean 'status'?\n"
+    assert holdfast("help", "run", "fast").stderr == "holdfast: 'holdfast run' has no commands.\n"
+    assert holdfast("help", "run", "fast").exit_code == 2
+
+
+def test_a_variable_that_resembles_a_setting_is_a_warning_without_its_value() -> None:
+    result = holdfast("settings", MAX_WORKER="5-secret")
+    assert result.exit_code == 0
+    assert (
+        "environment variable MAX_WORKER is not a setting, and is ignored; did you mean MAX_WORKERS?" in result.stderr
+    )
+    assert "5-secret" not in result.stderr
+    assert "MAX_WORKER " not in holdfast("settings", MAX_WORKERS="5").stderr
+    assert "is not a setting" not in holdfast("doctor", MAX_WORKER="5").stderr, "it is among the findings"
+
+
+def test_data_may_be_the_sqlite_file_itself(directory: Path) -> None:
+    """Short for HOLDFAST_STORE and HOLDFAST_DATA. An existing directory stays one, whatever its name."""
+    (directory / "folder.db").mkdir()
+    (directory / "plain").touch()
+    for given, store, folder in (
+        ("here/jobs.db", "sqlite:here/jobs.db", "here"),
+        ("jobs.sqlite3", "sqlite:jobs.sqlite3", "."),
+        ("plain", "sqlite:plain", "."),
+        ("folder.db", "sqlite:folder.db/holdfast.db", "folder.db"),
+        ("here", "sqlite:here/holdfast.db", "here"),
+    ):
+        rows = {row["name"]: row for row in json.loads(holdfast("settings", "--json", "--data", given).stdout)["items"]}
+        assert (rows["HOLDFAST_STORE"]["value"], rows["HOLDFAST_DATA"]["value"]) == (store, folder)
+        assert rows["HOLDFAST_DATA"]["source"] == "--data"
+    made = holdfast("tables", "create", "--data", "new/jobs.db")
+    assert (made.exit_code, (directory / "new" / "jobs.db").is_file()) == (0, True)
 
 
 # holdfast settings
@@ -332,11 +375,3 @@ def test_help_fits_eighty_columns() -> None:
         assert "...\n" not in shown.stdout.replace("[ARGS]...", ""), path
         assert max(map(len, shown.stdout.splitlines())) <= 80, path
         assert not re.search(r"INTEGER|FLOAT|RANGE", shown.stdout), path
-
-
-def leaves(group: click.Group, path: str = "") -> list[tuple[str, click.Command]]:
-    found: list[tuple[str, click.Command]] = []
-    for name, command in group.commands.items():
-        words = f"{path} {name}".strip()
-        found += leaves(command, words) if isinstance(command, click.Group) else [(words, command)]
-    return found

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -159,7 +161,8 @@ def kinds(kind: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
 
 def test_every_error_exits_with_a_documented_code() -> None:
     assert {kind.exit_code for kind in kinds(HoldfastError)} == {ExitCode.FAILED, ExitCode.USAGE}
-    assert {kind for kind in kinds(HoldfastError) if kind.exit_code == ExitCode.USAGE} == {errors.BadSetting}
+    usage = {kind for kind in kinds(HoldfastError) if kind.exit_code == ExitCode.USAGE}
+    assert usage == {errors.BadSetting, errors.MissingExtra}
 
 
 @pytest.mark.parametrize(
@@ -194,12 +197,36 @@ def test_ctrl_c_ends_a_running_command_with_130() -> None:
 
 
 def test_ctrl_c_ends_a_search_and_its_workers_without_a_traceback() -> None:
-    """A terminal sends Ctrl-C to the whole process group, so the workers get it as well."""
+    """A terminal sends Ctrl-C to the whole process group. The workers get it as well, and may still be starting."""
     with on_terminal("simulate", "--seeds", "100000", own_group=True) as shown:
         shown.until("seeds/s")
         os.killpg(shown.process.pid, signal.SIGINT)
         assert shown.end() == ExitCode.INTERRUPTED  # `end` waits until no process holds the terminal
     assert "Traceback" not in shown.text
+
+
+def test_a_search_shows_its_progress_at_once_and_after_each_seed() -> None:
+    with on_terminal("simulate", "--seeds", "3", "--days", "0.1") as shown:
+        assert shown.end() == ExitCode.DONE
+    assert [f" {number}/3 " in shown.text for number in range(4)] == [True] * 4
+    with on_terminal("simulate", "--seeds", "1", "--days", "0.1", "--json") as shown:
+        assert shown.end() == ExitCode.DONE
+    assert "seeds/s" not in shown.text
+
+
+def test_ctrl_c_while_modules_are_imported_prints_nothing() -> None:
+    code = """
+import sys
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "holdfast.cli.main":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from holdfast.cli.start import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "")
 
 
 def test_the_workers_of_a_killed_search_end_with_it() -> None:

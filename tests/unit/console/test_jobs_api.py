@@ -172,7 +172,11 @@ def test_text_filters_match_by_part_and_ignore_case(any_world: JobWorld) -> None
     """A whole owner/name is that repository alone, though another's name begins with it."""
     world = any_world
     for number, name in enumerate((REPOSITORY, f"{REPOSITORY}-docs", "other/Site")):
-        fields = {"created_at": CREATED.plus(number).iso(), "labels": ["Linux"], "workflow_name": "Nightly Build"}
+        fields: dict[str, Any] = {
+            "created_at": CREATED.plus(number).iso(),
+            "labels": ["Linux"],
+            "workflow_name": "Nightly Build",
+        }
         payload = job_payload("queued", at=CREATED.plus(number), job_id=number, **fields)
         payload["repository"]["full_name"] = name
         world.take(delivery("workflow_job", payload, CREATED.plus(number), number))

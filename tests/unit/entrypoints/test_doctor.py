@@ -15,7 +15,7 @@ from holdfast.cli.doctor import finding_lines
 from holdfast.cli.main import cli
 from holdfast.cli.terminal.colours import painted
 from holdfast.cli.terminal.layout import plain
-from holdfast.entrypoints.doctor import aws, diagnose, mistyped, summary
+from holdfast.entrypoints.doctor import aws, diagnose, summary
 from holdfast.entrypoints.doctor.aws import ServerTime
 from holdfast.entrypoints.doctor.findings import (
     Check,
@@ -29,7 +29,7 @@ from holdfast.entrypoints.doctor.findings import (
 )
 from holdfast.entrypoints.doctor.granted import ROLE_RULES, STATEMENTS, denied
 from holdfast.kernel.errors import BadSetting, NeedsOperator, Retryable
-from holdfast.kernel.settings import SETTINGS
+from holdfast.kernel.settings import SETTINGS, mistyped
 from tests.clocks import START, StillClock
 
 DEPLOY: Final = Path(__file__).parents[3] / "deploy"

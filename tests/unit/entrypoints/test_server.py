@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import tomllib
 from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -30,6 +31,7 @@ from holdfast.views.system_status import TableStatus
 from tests.clocks import StillClock
 from tests.support.application import ServedWorld, ask, fail_with
 from tests.support.server_process import START_SECONDS_MOST, environment, next_line, running, start
+from tools.environment import ROOT
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -355,14 +357,31 @@ def test_a_data_directory_that_cannot_be_created_is_one_line(tmp_path: Path) -> 
 
 def test_without_the_console_extra_it_says_what_to_install() -> None:
     """The core, which Lambda installs, has no web server."""
-    code = (
-        "import sys; sys.modules['uvicorn'] = None; sys.argv[1:] = ['run']; from holdfast.cli.main import main; main()"
+    assert errors_without("uvicorn", "run") == (
+        "holdfast: 'holdfast run' needs uvicorn, which is not installed; "
+        "in the directory of Holdfast's source, run: pip install '.[console,metrics]'\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "holdfast: 'holdfast run' needs uvicorn, which is not installed; run: pip install 'holdfast[console,metrics]'\n"
-    )
+
+
+def test_without_the_simulator_extra_it_says_what_to_install() -> None:
+    for arguments in (("simulate",), ("simulate", "--seeds", "2", "--json"), ("simulate", "--scenario", "list")):
+        assert errors_without("greenlet", *arguments) == (
+            "holdfast: 'holdfast simulate' needs greenlet, which is not installed; "
+            "in the directory of Holdfast's source, run: pip install '.[simulator]'\n"
+        )
+
+
+def test_the_extra_named_all_has_every_other_one() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert extras.pop("all") == [f"holdfast[{','.join(sorted(extras))}]"]
+
+
+def errors_without(package: str, *arguments: str) -> str:
+    code = f"import sys; sys.modules[{package!r}] = None; from holdfast.cli.main import main; main()"
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr
 
 
 def test_a_hostile_directory_name_has_no_effect(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from holdfast.adapters.github.calls import GitHubCalls
-from holdfast.kernel.errors import NeedsOperator
+from holdfast.kernel.errors import MissingExtra, NeedsOperator
 from holdfast.kernel.ids import InstallationId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
@@ -130,9 +130,7 @@ def _rs256(text: bytes, key_pem: str) -> bytes:
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ModuleNotFoundError as error:
-        raise NeedsOperator(
-            f"a GitHub App needs {error.name}, which is not installed; run: pip install 'holdfast[github]'"
-        ) from error
+        raise MissingExtra("a GitHub App", error.name, "github") from error
     try:
         key = load_pem_private_key(key_pem.encode(), password=None)
     except (ValueError, TypeError) as error:  # not PEM, or with a password

@@ -17,7 +17,7 @@ from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from holdfast.adapters.kube.tokens import FetchedToken, FileToken, FixedToken, Token
-from holdfast.kernel.errors import BadSetting
+from holdfast.kernel.errors import BadSetting, MissingExtra
 from holdfast.ports.clock import Clock
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -166,8 +166,8 @@ def _pem(section: Mapping[str, Any], key: str, folder: Path, where: str) -> str 
 def _loaded(path: Path, where: str) -> Mapping[str, Any]:
     try:
         import yaml  # here, because only a kubeconfig needs it
-    except ImportError:
-        raise BadSetting(f"{where}: reading it needs PyYAML; install holdfast[kube]") from None
+    except ImportError as error:
+        raise MissingExtra(where, "PyYAML", "kube") from error
     try:
         config = yaml.safe_load(_read(path, "KUBECONFIG"))
     except yaml.YAMLError as error:

@@ -57,7 +57,8 @@ class WriterLock:
             ""
             if self._can_share
             else f"; SQLite {version_text(self._driver)} allows one writer per file, "
-            f"{'.'.join(map(str, MANY_WRITERS_SINCE))} and newer allow several: pip install 'holdfast[sqlite]'"
+            f"{'.'.join(map(str, MANY_WRITERS_SINCE))} and newer allow several: "
+            "pip install '.[sqlite]', in the directory of Holdfast's source"
         )
         return StoreRefused(
             f"{self._path}: cannot {purpose}: {_holders(self._path)} has it open for writing. "

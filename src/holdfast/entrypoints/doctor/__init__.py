@@ -3,7 +3,6 @@
 It changes nothing. The simulated world has no AWS, Kubernetes, Prometheus or GitHub, so those checks are skipped there.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -24,7 +23,7 @@ from holdfast.entrypoints.doctor.findings import (
 from holdfast.entrypoints.wiring.world import missing_settings
 from holdfast.fleet.user_data import user_data
 from holdfast.kernel.errors import BadSetting
-from holdfast.kernel.settings import SETTINGS, Settings
+from holdfast.kernel.settings import SETTINGS, Settings, mistyped
 from holdfast.ports.clock import Clock
 
 __all__ = ["Finding", "FindingOutcome", "diagnose", "report_json", "summary"]
@@ -32,7 +31,6 @@ __all__ = ["Finding", "FindingOutcome", "diagnose", "report_json", "summary"]
 _SIMULATED: Final = "simulated; set HOLDFAST_WORLD=aws to check the real one"
 _SKEW_SECONDS: Final = 5
 _SKEW_SECONDS_MOST: Final = 60  # GitHub rejects an App whose clock is further ahead
-_SIMILAR: Final = 0.87
 
 
 def diagnose(
@@ -122,17 +120,6 @@ def unset(settings: Settings) -> Iterator[str]:
         user_data(settings)
     except BadSetting as error:
         yield from str(error).split("\n")
-
-
-def mistyped(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Variables whose names resemble a setting. They may belong to another program, so this is only a warning."""
-    known = [row.name for row in SETTINGS]
-    for name in sorted(environment):
-        if name in known or name.startswith(("HOLDFAST_", "AWS_")):  # checked when loaded; boto3's
-            continue
-        close = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILAR)
-        if close:
-            yield name, close[0]
 
 
 def _clock(time: aws.ServerTime) -> Iterator[Finding]:

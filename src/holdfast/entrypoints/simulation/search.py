@@ -86,7 +86,8 @@ def search(
                 if not part:
                     has_more = False
                     break
-                running.add(pool.submit(tally_of, request, part))
+                with _interrupts_blocked():
+                    running.add(pool.submit(tally_of, request, part))
             done, running = wait(running, _INTERRUPT_SECONDS, FIRST_COMPLETED)
             if interrupted.is_set():
                 _abandon(pool)
@@ -109,6 +110,16 @@ def _interrupt_noted() -> Iterator[Event]:
         yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """`submit` starts the workers. They inherit this: Ctrl-C while one is still importing would print its traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _abandon(pool: ProcessPoolExecutor) -> None:

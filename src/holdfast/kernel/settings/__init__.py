@@ -8,7 +8,8 @@ typing mistake that would otherwise go unnoticed.
 `holdfast settings` and the reference page are generated from the declarations below.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -26,7 +27,17 @@ from holdfast.kernel.settings.loading import load
 from holdfast.kernel.settings.migration import MigrationSettings
 from holdfast.kernel.settings.world import WorldSettings
 
-__all__ = ["SETTINGS", "BillingMode", "LogFormat", "LogLevel", "Setting", "Settings", "StoreAddress", "load_settings"]
+__all__ = [
+    "SETTINGS",
+    "BillingMode",
+    "LogFormat",
+    "LogLevel",
+    "Setting",
+    "Settings",
+    "StoreAddress",
+    "load_settings",
+    "mistyped",
+]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
@@ -95,7 +106,7 @@ class Settings(
         group="Store",
         flag="--data",
         flag_value="DIR",
-        help_text="The directory for Holdfast's own files; created if it does not exist.",
+        help_text="The directory for Holdfast's own files; created if it does not exist. As a flag also a SQLite file.",
     )
     holdfast_store: StoreAddress = setting(
         Address(),
@@ -138,6 +149,18 @@ class Settings(
 
 
 SETTINGS: Final = settings_of(Settings)
+_SIMILAR: Final = 0.87
+
+
+def mistyped(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Variables whose names resemble a setting, with that setting. They may be another program's: only a warning."""
+    known = [row.name for row in SETTINGS]
+    for name in sorted(environment):
+        if name in known or name.startswith(("HOLDFAST_", "AWS_")):  # checked when loaded; boto3's
+            continue
+        close = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILAR)
+        if close:
+            yield name, close[0]
 
 
 def load_settings(environment: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Settings:

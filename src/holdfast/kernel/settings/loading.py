@@ -59,7 +59,10 @@ def load(declaration: type[D], environment: Mapping[str, str], flags: Mapping[st
     known = {row.name: row for row in settings_of(declaration)}
     problems = [_unknown(name, known) for name in environment if name.startswith(OUR_PREFIX) and name not in known]
     found = {name: _RawValue(known[name], "environment", value) for name, value in environment.items() if name in known}
-    found |= {name: _RawValue(known[name], known[name].flag or name, value) for name, value in (flags or {}).items()}
+    # A file after --data is short for two settings; the second has no flag of its own.
+    found |= {
+        name: _RawValue(known[name], known[name].flag or "--data", value) for name, value in (flags or {}).items()
+    }
     from_file, file_problems = _from_file(known, found.get(CONFIG))
     problems += file_problems
 

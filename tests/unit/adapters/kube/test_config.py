@@ -15,7 +15,7 @@ import yaml
 from holdfast.adapters.kube import config
 from holdfast.adapters.kube.config import ApiServerAddress, KubeAccess
 from holdfast.adapters.kube.tokens import FetchedToken, FileToken, FixedToken
-from holdfast.kernel.errors import BadSetting
+from holdfast.kernel.errors import BadSetting, MissingExtra
 from holdfast.ports.kube import KubeRefused
 from tests.clocks import StillClock
 
@@ -127,7 +127,7 @@ def test_the_error_of_a_broken_kubeconfig_names_the_line_and_does_not_quote_it(t
 
 def test_without_pyyaml_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(BadSetting, match=r"install holdfast\[kube\]"):
+    with pytest.raises(MissingExtra, match=r"needs PyYAML, .*: pip install '\.\[kube\]'"):
         config.from_kubeconfig(tmp_path / "config")
 
 

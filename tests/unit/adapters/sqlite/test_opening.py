@@ -114,7 +114,7 @@ def test_a_second_writer_is_refused_with_the_process_id_of_the_first(path: Path)
         assert str(refusal.value) == (
             f"{path}: cannot write it: process {holder.pid} has it open for writing. Stop that process and try again, "
             "or use another file; SQLite 3.51.2 allows one writer per file, 3.51.3 and newer allow several: "
-            "pip install 'holdfast[sqlite]'"
+            "pip install '.[sqlite]', in the directory of Holdfast's source"
         )
         assert holder.write() == "written"
     with OpenStore(path, OLD) as opened:
