@@ -14,6 +14,7 @@ NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
     {
         ("holdfast jobs list", "instance_id"),  # a runner fleet looks its jobs up by machine
         ("holdfast help", "words"),  # people type `holdfast help run`
+        *(("holdfast kill", name) for name in ("as_json", "dry_run", "holdfast_config", "holdfast_data")),  # the tour
     }
 )
 GONE_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset()

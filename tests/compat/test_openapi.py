@@ -17,6 +17,7 @@ PROSE: Final = frozenset({"summary", "description", "title"})
 _ALWAYS_THERE: Final = "it was always in the answer, and is required now"
 _DESCRIBED: Final = "it was described as any object"
 _UNKNOWN: Final = "before the first tick, the number of workers is unknown, not 0"
+_SLOW: Final = "the simulated world can be slower during actions"
 _OLDER: Final = "entries that an older deployment wrote may lack it"
 INTENDED: Final = {
     "lastTick/required: ticks, told": _ALWAYS_THERE,
@@ -37,6 +38,8 @@ INTENDED: Final = {
     "properties/workers/type": _UNKNOWN,
     "properties/runs_ticks": "distinguishes a process without ticks from one whose ticks fail",
     "required: runs_ticks": "distinguishes a process without ticks from one whose ticks fail",
+    "simulator/properties/slow_motion": _SLOW,
+    "simulator/required: slow_motion": _SLOW,
     "slots/items/properties": _DESCRIBED,
     "slots/items/required": _DESCRIBED,
     "policy/properties": _DESCRIBED,

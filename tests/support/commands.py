@@ -39,8 +39,11 @@ ARGUMENTS: Final = {
     "completion zsh": "",
     "completion fish": "",
 }
-# There is no bucket here to migrate from: they say so, and print nothing.
-REFUSED: Final = {f"migrate {name}" for name in ("status", "backfill", "compare", "advance", "back", "cleanup")}
+# There is no bucket here to migrate from, and no daemon to kill: they say so, and print nothing.
+REFUSED: Final = {
+    "kill",
+    *(f"migrate {name}" for name in ("status", "backfill", "compare", "advance", "back", "cleanup")),
+}
 
 
 def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:

@@ -136,6 +136,25 @@ def resume_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
     _print_answer(answer, as_json=as_json)
 
 
+@click.command("kill", short_help="Kill the daemon of a simulated world, to see it resume.")
+@as_json
+@dry_run
+@with_settings("--data")
+def kill_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
+    """Kill the daemon that uses this data, without any chance to clean up (SIGKILL).
+
+    In the simulated world only: start 'holdfast run' again, and see that it resumes. Other copies of Holdfast, with
+    other data, are not touched.
+    """
+    from holdfast.entrypoints.daemon_file import kill_daemon
+
+    pid = kill_daemon(settings, dry_run=dry_run)
+    if as_json:
+        print_json({"pid": pid, "killed": not dry_run})
+    else:
+        print_words(f"would kill process {pid}" if dry_run else f"killed process {pid}; resume with: holdfast run")
+
+
 def _print_details(rules: Sequence[RuleResult]) -> None:
     for line in detail_lines(rules):
         print_words(line, Style.WARNING)

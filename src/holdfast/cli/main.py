@@ -2,7 +2,7 @@
 
 import click
 
-from holdfast.cli.cluster import explain_command, pause_command, resume_command, tick_command
+from holdfast.cli.cluster import explain_command, kill_command, pause_command, resume_command, tick_command
 from holdfast.cli.completion import completion_commands
 from holdfast.cli.cost import cost_command
 from holdfast.cli.doctor import doctor_command
@@ -70,6 +70,7 @@ for command in (
     explain_command,
     pause_command,
     resume_command,
+    kill_command,
     jobs_commands,
     runs_commands,
     deployments_commands,

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import msgspec
 from holdfast.adapters.http_calls import HttpEndpoint, HttpFailed, HttpLimits
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.kernel import typed_json
-from holdfast.kernel.errors import BadSetting, NeedsOperator, Retryable
+from holdfast.kernel.errors import BadSetting, NeedsOperator, NotFound, Retryable
 from holdfast.kernel.file_trust import distrusted
 from holdfast.kernel.settings import Settings
 from holdfast.views.command_answers import ErrorAnswer
@@ -110,6 +111,27 @@ def running_daemon(settings: Settings) -> Daemon | None:
         return Daemon(str(found["url"]), str(found["token"]))
     except (OSError, ValueError, LookupError, TypeError, RecursionError, BadSetting):
         return None
+
+
+def kill_daemon(settings: Settings, *, dry_run: bool = False) -> int:
+    """Kill the daemon that uses this data directory with SIGKILL, and return its process id.
+
+    In the simulated world only: there it shows that nothing is lost. A real daemon is stopped by its supervisor.
+    """
+    if settings.holdfast_world != "sim":
+        raise NeedsOperator("this daemon manages a real cluster; stop it with SIGTERM, or as it was started")
+    path = _path(settings)
+    try:
+        with path.open(encoding="utf-8") as file:
+            # Locked by the process that wrote it, so it lives, and its id is not another process's by now.
+            pid = json.load(file)["pid"] if _is_held(file.fileno()) else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        pid = None
+    if type(pid) is not int or pid <= 1:
+        raise NotFound(f"no daemon is running on {settings.holdfast_data}; start one with: holdfast run")
+    if not dry_run:
+        os.kill(pid, signal.SIGKILL)
+    return pid
 
 
 def _is_held(file: int) -> bool:

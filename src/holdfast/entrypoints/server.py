@@ -13,6 +13,7 @@ from functools import partial
 
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.adapters.timed_store import timed_store
+from holdfast.cluster.plan import TickResult
 from holdfast.cluster.policy import policy_of
 from holdfast.cluster.tick import Cluster
 from holdfast.control.clock_check import check_expiry
@@ -209,7 +210,7 @@ def _open_tracking(
 def _start_loops(process: _Process, debouncer: Debouncer, running: LoopGroup) -> Callable[[], None]:
     """Start the control loops; returns a function that wakes the ticker."""
     settings, world, cluster, observers = process.settings, process.world, process.cluster, process.observers
-    callbacks = TickCallbacks(observers.ticked, lambda error: observers.failed(error, world.clock.now()))
+    callbacks = TickCallbacks(_after_tick(world, observers), lambda error: observers.failed(error, world.clock.now()))
     reports = TickReports(cluster, notifiers(settings, world.clock), callbacks)
     ticks = Loop("ticks", Ticker(cluster, world, reports, settings.tick_sec).run)
     debouncer.wake = ticks.wake
@@ -221,6 +222,16 @@ def _start_loops(process: _Process, debouncer: Debouncer, running: LoopGroup) ->
         running.start(simulation)
     running.start(ticks)
     return ticks.wake
+
+
+def _after_tick(world: OpenWorld, observers: Observers) -> Callable[[TickResult], None]:
+    def ticked(result: TickResult) -> None:
+        if world.simulated:
+            state = result.seen.state
+            world.simulated.slow_motion.ticked(is_acting=state.up is not None or state.down is not None)
+        observers.ticked(result)
+
+    return ticked
 
 
 def _start_tracker_loops(process: _Process, known: WebhookSecrets, daemon: Daemon, running: LoopGroup) -> None:

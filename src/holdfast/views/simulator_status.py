@@ -69,11 +69,12 @@ class RunChoices(Shape, frozen=True, kw_only=True):
 
 
 class SimulatorState(Shape, frozen=True, kw_only=True):
-    """`post`: webhooks that the simulated GitHub has not delivered yet."""
+    """`post`: webhooks that the simulated GitHub has not delivered yet. `slow_motion`: it is slower during actions."""
 
     now: Time
     speed: float
     speeds: list[float]
+    slow_motion: bool
     seed: Count
     post: Count
     faults: list[InjectableFault]
@@ -84,6 +85,10 @@ class SimulatorState(Shape, frozen=True, kw_only=True):
 
 class SpeedChanged(Shape, frozen=True, kw_only=True):
     speed: float
+
+
+class SlowMotionSwitched(Shape, frozen=True, kw_only=True):
+    slow_motion: bool
 
 
 class FaultInjected(Shape, frozen=True, kw_only=True):

@@ -393,14 +393,14 @@ class NoControls:
     def _reached(self, *_arguments: object) -> NoReturn:
         raise AssertionError("a command reached the simulator")
 
-    state = go_at = inject = start = stop = _reached
+    state = go_at = switch_slow_motion = inject = start = stop = _reached
 
 
 def test_every_command_checks_its_sender_even_without_the_guard() -> None:
     world = ConsoleWorld(access=None, controls=NoControls())
     routes = [route for pages in (*world.pages, world.api) for route in pages.routes()]
     commands = [route.path for route in routes if "POST" in (route.methods or ())]
-    assert len(commands) == 10
+    assert len(commands) == 11
     for path in commands:
         assert world.post(path.format(installation_id=1, job_id=1), FORM, ORIGIN).status in (401, 403), path
     assert not is_paused(world)

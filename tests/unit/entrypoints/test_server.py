@@ -384,6 +384,29 @@ def errors_without(package: str, *arguments: str) -> str:
     return done.stderr
 
 
+def test_kill_ends_the_daemon_of_its_own_data_only(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with running(tmp_path / "a") as first, running(tmp_path / "b") as second:
+        done = killed(tmp_path / "a", "--dry-run")
+        assert (done.returncode, done.stdout) == (0, f"would kill process {first.process.pid}\n")
+        done = killed(tmp_path / "a")
+        assert (done.returncode, first.process.wait()) == (0, -signal.SIGKILL)
+        assert second.process.poll() is None
+        done = killed(tmp_path / "a")
+        assert (done.returncode, "no daemon is running" in done.stderr) == (1, True)
+        done = killed(tmp_path / "b", HOLDFAST_WORLD="aws")
+        assert (done.returncode, "manages a real cluster" in done.stderr) == (1, True)
+        assert second.process.poll() is None
+
+
+def killed(directory: Path, *arguments: str, **changes: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "holdfast.cli.main", "kill", *arguments]
+    return subprocess.run(
+        command, cwd=directory, env=environment(**changes), capture_output=True, text=True, check=False
+    )
+
+
 def test_a_hostile_directory_name_has_no_effect(tmp_path: Path) -> None:
     """It is created, used and shown, and nothing in it is interpreted."""
     with running(tmp_path, HOLDFAST_DATA="<script>") as run:

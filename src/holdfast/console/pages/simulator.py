@@ -16,7 +16,13 @@ from holdfast.console.http.access import command_route
 from holdfast.console.http.answers import answer_to, answer_to_body
 from holdfast.console.pages.cluster import ordered
 from holdfast.console.pages.shell import Shell
-from holdfast.views.simulator_status import FaultInjected, SimulatorRun, SimulatorState, SpeedChanged
+from holdfast.views.simulator_status import (
+    FaultInjected,
+    SimulatorRun,
+    SimulatorState,
+    SlowMotionSwitched,
+    SpeedChanged,
+)
 
 ORDER_BYTES_MOST: Final = 4 * 1024
 _RUN: Final = "/simulator#run"
@@ -40,6 +46,7 @@ class SimulatorControls(Protocol):
 
     def state(self, params: Mapping[str, str]) -> SimulatorState: ...
     def go_at(self, speed: str) -> SpeedChanged: ...
+    def switch_slow_motion(self, on: str) -> SlowMotionSwitched: ...
     def inject(self, name: str) -> FaultInjected: ...
     def start(self, params: Mapping[str, str]) -> SimulatorRun: ...
     def stop(self) -> SimulatorRun: ...
@@ -55,6 +62,7 @@ class SimulatorPages:
             Route("/simulator", self._page, methods=["GET"]),
             Route("/api/simulator", self._json, methods=["GET"]),
             command_route("/simulator/speed", self._speed),
+            command_route("/simulator/slow-motion", self._slow_motion),
             command_route("/simulator/faults", self._fault),
             command_route("/simulator/run", self._start),
             command_route("/simulator/stop", self._stop),
@@ -76,6 +84,11 @@ class SimulatorPages:
 
     async def _speed(self, request: Request) -> Response:
         return await ordered(self.shell, request, "/simulator", lambda form: self.controls.go_at(form.get("speed", "")))
+
+    async def _slow_motion(self, request: Request) -> Response:
+        return await ordered(
+            self.shell, request, "/simulator", lambda form: self.controls.switch_slow_motion(form.get("on", ""))
+        )
 
     async def _fault(self, request: Request) -> Response:
         return await ordered(

@@ -22,6 +22,7 @@ from holdfast.views.simulator_status import (
     ScenarioChoice,
     SimulatorRun,
     SimulatorState,
+    SlowMotionSwitched,
     SpeedChanged,
 )
 
@@ -81,6 +82,7 @@ class SimulatorConsole:
             now=self._world.now().iso(),
             speed=self._world.speed,
             speeds=list(SPEEDS),
+            slow_motion=self._world.slow_motion.is_on,
             seed=self._seed,
             post=self._world.outbox_size,
             faults=[InjectableFault(name=name, title=title, text=text) for name, (title, text, _) in _FAULTS.items()],
@@ -106,9 +108,16 @@ class SimulatorConsole:
         found = next((each for each in SPEEDS if f"{each:g}" == speed), None)
         if found is None:
             raise BadRequest(f"speed {cut(speed)!r}: expected one of {', '.join(f'{each:g}' for each in SPEEDS)}")
-        self._world.go_at(found)
+        self._world.slow_motion.chosen(found)
         self._record(f"speed set to {found:g} times real time")
         return SpeedChanged(speed=found)
+
+    def switch_slow_motion(self, on: str) -> SlowMotionSwitched:
+        if on not in ("yes", "no"):
+            raise BadRequest(f"on {cut(on)!r}: expected yes or no")
+        self._world.slow_motion.switch(is_on=on == "yes")
+        self._record(f"slow motion during actions switched {'on' if on == 'yes' else 'off'}")
+        return SlowMotionSwitched(slow_motion=on == "yes")
 
     def inject(self, name: str) -> FaultInjected:
         if name not in _FAULTS:

@@ -25,6 +25,7 @@ from holdfast.ports.readings import Reading
 from holdfast.ports.signals import PendingPods, Signals
 from holdfast.simulator.demo.ordinary_day import OrdinaryDay
 from holdfast.simulator.demo.organisation import OutboxMessage
+from holdfast.simulator.demo.slow_motion import SlowMotion
 from holdfast.simulator.demo.stored_objects import UnreadableObjects
 from holdfast.simulator.demo.world_classes import WORLD_OBJECTS
 from holdfast.simulator.world.world import World
@@ -53,6 +54,7 @@ class PersistentWorld:
         self._day = _read(path) or begin()
         self._since_seconds = time.monotonic()
         self._begun = self._day.world.timeline.now()
+        self.slow_motion = SlowMotion(self)
         self.clock = WorldClock(self)
         self.machines = _Machines(self, self._day.world.ec2)
         self.kube = _Kube(self, self._day.world.k3s)
