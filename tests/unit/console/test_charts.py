@@ -31,6 +31,23 @@ def test_without_known_values_no_line_is_drawn() -> None:
     assert [lane.last for lane in chart.lanes] == [None, None, None]
 
 
+def test_the_axis_has_round_times_and_the_limits_have_names() -> None:
+    odd = NOW.plus(1234)
+    for hours, times in (
+        (1, ["11:30", "11:40", "11:50", "12:00", "12:10", "12:20"]),
+        (3, ["09:30", "10:00", "10:30", "11:00", "11:30", "12:00"]),
+        (6, ["07:00", "08:00", "09:00", "10:00", "11:00", "12:00"]),
+        (24, ["16:00", "20:00", "00:00", "04:00", "08:00", "12:00"]),
+    ):
+        chart = time_chart(structs.replace(line([point(0)]), hours=hours), odd.iso())
+        assert [tick.at[11:16] for tick in chart.ticks] == times
+        assert all(0 <= tick.x <= WIDTH for tick in chart.ticks)
+    workers, pending, cpu = chart.lanes
+    assert [limit.words for limit in workers.limits] == ["maximum 10"]
+    assert [limit.words for limit in cpu.limits] == ["add at 70%", "remove below 30%"]
+    assert (workers.top, pending.top, cpu.top) == ("10", "5", "100%")
+
+
 def test_a_line_has_a_gap_where_a_value_is_unknown() -> None:
     chart = time_chart(line([point(30), point(20, cpu=None), point(10), point(0)]), NOW.iso())
     assert chart.lanes[0].line.count("M") == 1

@@ -7,13 +7,17 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from holdfast.console.pages.cluster import by_action, folded
 from holdfast.console.pages.shell import environment, unbroken
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.text import one_line
 from holdfast.ports.store.tables import JOB_EVENTS
 from holdfast.simulator.world.k3s import Workload
 from holdfast.views.check_findings import CheckFinding
+from holdfast.views.cluster_history import ClusterEvent
+from holdfast.views.decisions import StepTaken
 from tests.payloads import CREATED, INSTALLATION_ID, REPOSITORY, RUN_ID
 from tests.support.console_access import OPEN
 from tests.support.console_world import ORIGIN, OWN, ConsoleWorld
@@ -201,6 +205,53 @@ def test_the_action_under_way_is_shown_step_by_step() -> None:
         if "Scaling up" in page:
             shown |= set(re.findall(r'<li class="(?:done|now|next)"[^>]*>([^<]+)</li>', page))
     assert {"launch machines", "wait for nodes to join"} <= shown
+
+
+def test_ticks_that_decided_the_same_are_one_row() -> None:
+    world = ConsoleWorld(access=OPEN)
+    world.tick(times=6)
+    ticks = world.boards.decisions({}).items
+    quiet = [structs.replace(ticks[0], steps=[], messages=[], stopped=None) for _ in range(3)]
+    acted = structs.replace(quiet[0], steps=[StepTaken(kind="launch_slot", because="x")])
+    other = structs.replace(quiet[0], rules=[])
+    rows = folded([*quiet, acted, acted, *quiet, other, quiet[0]])
+    assert [len(row.same) for row in rows] == [2, 0, 0, 2, 0, 0]
+    assert len(folded(ticks)) < len(ticks)
+    page = world.get("/cluster/decisions").text
+    assert page.count('class="tick-row"') == len(ticks)
+    assert re.search(r"\d since <time", page)
+
+
+def test_events_of_an_action_stand_together() -> None:
+    def events(*kinds: str) -> list[ClusterEvent]:
+        return [ClusterEvent(at=CREATED.iso(), kind=kind, text="") for kind in kinds]
+
+    up = ("complete_scale_up", "launch_slot", "begin_scale_up")
+    found = events("told", *up, "told", *up[1:], "pause", *up[:2])
+    groups = by_action(found)
+    sizes = [(group.action, len(group.items)) for group in groups]
+    # The second action has no end: what was reported after its beginning belongs to it. The last one began earlier.
+    assert sizes == [(None, 1), ("up", 3), ("up", 3), (None, 1), ("up", 2)]
+    assert [event for group in groups for event in group.items] == found
+    assert by_action([]) == []
+
+
+def test_the_page_of_events_shows_actions_and_a_search_shows_lines(world: ConsoleWorld) -> None:
+    assert 'class="during up"' in world.get("/events").text
+    assert 'class="during' not in world.get("/events", q="launch").text
+
+
+def test_a_queued_job_shows_how_long_it_has_waited() -> None:
+    world = ConsoleWorld(access=OPEN)
+    world.job("queued", 1)
+    world.stage.clock.sleep(3600)
+    assert re.search(r'data-name="queue">1 h[^<]*…</td>', world.get("/jobs").text)
+    assert "waiting for 1 h" in world.get(f"/jobs/{INSTALLATION_ID}/1").text
+
+
+def test_the_stages_of_a_job_are_explained(world: ConsoleWorld) -> None:
+    page = world.get(f"/jobs/{INSTALLATION_ID}/1").text
+    assert "<small>until the job completed, or so far</small>" in page
 
 
 def test_every_tick_is_listed_with_its_reasons(world: ConsoleWorld) -> None:

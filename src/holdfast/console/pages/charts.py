@@ -3,7 +3,7 @@
 Colours and lines come from the style sheet, and every chart has the same data in words beside it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import structs
@@ -21,18 +21,45 @@ _POINTS_MOST: Final = 240
 _LEAST_WIDTH: Final = 2.0
 _COLUMN_MOST: Final = 60.0
 _GAP_SECONDS: Final = 900
-_STAGES: Final = ("webhook_lag", "approval", "decision", "launch", "boot", "register", "assign")
+# Up to so many hours, a time on the axis every so many minutes.
+_AXIS_MINUTES: Final = ((1, 10), (3, 30), (6, 60), (24, 240))
+# The stages of a job in their order, and what happens in each.
+_STAGES: Final = {
+    "webhook_lag": "until GitHub's first webhook about the job arrived",
+    "approval": "until a person approved its deployment",
+    "decision": "in the queue, until the runner fleet decided to start a machine for it",
+    "launch": "until EC2 launched the machine",
+    "boot": "until the machine had booted",
+    "register": "until its runner had registered with GitHub",
+    "assign": "until GitHub assigned the job to the runner",
+    "run": "until the job completed, or so far",
+}
 
 Measure = Literal["workers", "pending", "cpu"]
 
 
+class Limit(Shape, frozen=True, kw_only=True):
+    """A dashed line across a lane, and what happens there. `y`: from the top."""
+
+    y: float
+    words: str
+
+
+class AxisTick(Shape, frozen=True, kw_only=True):
+    at: str
+    x: float
+
+
 class Lane(Shape, frozen=True, kw_only=True):
-    """One measure over time. `last`: as the newest tick observed it. `ground`: the area below the line."""
+    """One measure over time. `last`: as the newest tick observed it. `ground`: the area below the line.
+
+    `top` is the value at the upper end of the lane; the lower end is always 0.
+    """
 
     name: str
     attribute: Measure
-    note: str
-    limits: list[float]
+    top: str
+    limits: list[Limit]
     line: str
     ground: str
     last: float | None
@@ -58,12 +85,15 @@ class TimeChart(Shape, frozen=True, kw_only=True):
     lanes: list[Lane]
     bands: list[Band]
     marks: list[Mark]
-    ticks: list[str]
+    ticks: list[AxisTick]
     readings: list[tuple[str, float, int | None, int | None, float | None]]
 
 
 class StageBar(Shape, frozen=True, kw_only=True):
+    """`about`: what happens in this stage."""
+
     name: str
+    about: str
     seconds: int
     x: float
     width: float
@@ -106,16 +136,16 @@ def time_chart(line: TimeLine, now: str) -> TimeChart:
     # The newest tick of all: what it could not observe is unknown now, whatever was before.
     newest = line.points[-1] if line.points else None
 
-    def lane(
-        name: str, attribute: Measure, most: float, note: str, limits: Sequence[float] = (), *, is_step: bool = True
-    ) -> Lane:
+    cpu_limits = {f"add at {line.cpu_up:.0%}": line.cpu_up, f"remove below {line.cpu_down:.0%}": line.cpu_down}
+
+    def lane(name: str, attribute: Measure, most: float, limits: Mapping[str, float], *, is_step: bool = True) -> Lane:
         values = [(place(point.at), value_of(point, attribute)) for point in points]
         drawn, ground = _paths(values, most, is_step=is_step)
         return Lane(
             name=name,
             attribute=attribute,
-            note=note,
-            limits=[_height(limit, most) for limit in limits],
+            top=f"{most:.0%}" if attribute == "cpu" else f"{most:g}",
+            limits=[Limit(y=_height(limit, most), words=words) for words, limit in limits.items()],
             line=drawn,
             ground=ground,
             last=value_of(newest, attribute) if newest else None,
@@ -123,19 +153,26 @@ def time_chart(line: TimeLine, now: str) -> TimeChart:
 
     return TimeChart(
         lanes=[
-            lane("Workers", "workers", most_workers, f"maximum {line.max_workers}"),
-            lane("Pending pods", "pending", most_pending, f"up to {most_pending:.0f}"),
-            lane("CPU", "cpu", 1.0, f"add at {line.cpu_up:.0%}", (line.cpu_up, line.cpu_down), is_step=False),
+            lane("Workers", "workers", most_workers, {f"maximum {line.max_workers}": line.max_workers}),
+            lane("Pending pods", "pending", most_pending, {}),
+            lane("CPU", "cpu", 1.0, cpu_limits, is_step=False),
         ],
         bands=[_band(action, place) for action in line.actions],
         marks=[Mark(kind=mark.kind, x=place(mark.at)) for mark in line.marks],
-        ticks=[begin.plus(part * line.hours * 3600 / 4).iso() for part in range(5)],
+        ticks=[AxisTick(at=at.iso(), x=round(place(at.iso()), 1)) for at in _round_times(begin, end, line.hours)],
         readings=[
             (point.at, round(place(point.at), 1), point.workers, point.pending, point.cpu)
             for point in points
             if point.workers is not None or point.pending is not None or point.cpu is not None
         ],
     )
+
+
+def _round_times(begin: Instant, end: Instant, hours: int) -> list[Instant]:
+    """About six times on the axis, at whole hours or round minutes."""
+    step_ms = next(minutes for most, minutes in _AXIS_MINUTES if hours <= most) * 60_000
+    first = -(-begin.epoch_ms // step_ms)
+    return [Instant(number * step_ms) for number in range(first, end.epoch_ms // step_ms + 1)]
 
 
 def value_of(point: TimelinePoint, measure: Measure) -> float | None:
@@ -222,14 +259,15 @@ def stage_bars(job: JobView, now: str) -> list[StageBar]:
 
     Seconds are rounded from one boundary to the next, so that they add up to the total.
     """
-    stages = [*((name, job.stages_in_ms.get(name)) for name in _STAGES), ("run", _run_ms(job, now))]
+    spent = {**job.stages_in_ms, "run": _run_ms(job, now)}
+    stages = [(name, spent.get(name)) for name in _STAGES]
     known = [(name, ms) for name, ms in stages if ms]
     total = sum(ms for _, ms in known) or 1
     before, found = 0, []
     for name, ms in known:
         seconds = int(before + ms) // 1000 - int(before) // 1000
         left, width = before * WIDTH / total, ms * WIDTH / total
-        found.append(StageBar(name=name, seconds=seconds, x=round(left, 1), width=round(width, 1)))
+        found.append(StageBar(name=name, about=_STAGES[name], seconds=seconds, x=round(left, 1), width=round(width, 1)))
         before += ms
     return found
 

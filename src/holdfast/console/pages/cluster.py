@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -11,16 +12,20 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from holdfast.cluster.steps import STEP_KINDS
 from holdfast.console.http.access import Visitor, command_route, with_query
 from holdfast.console.http.answers import Unchanged, answer_of_error, answer_to, body_of, error_response
 from holdfast.console.pages.charts import TimeChart, time_chart
 from holdfast.console.pages.shell import Shell
+from holdfast.control.decision_log import TICK_KIND
 from holdfast.control.pause import PauseAnswer
 from holdfast.kernel.errors import BadRequest, HoldfastError
 from holdfast.kernel.json_types import Shape
+from holdfast.views.cluster_history import ClusterEvent
 from holdfast.views.cluster_status import ScaleDownAction, ScaleUpAction, SlotStatus
 from holdfast.views.dashboards import ClusterDetails, Dashboards, Overview
 from holdfast.views.latest_tick import NodeStatus
+from holdfast.views.past_decisions import DecisionList, EventList, GroupedDecision
 
 Params = Mapping[str, str]
 FORM_BYTES_MOST: Final = 8 * 1024
@@ -63,6 +68,28 @@ class ClusterPage(ClusterDetails, frozen=True, kw_only=True):
     chart: TimeChart
     zones: list[ZoneNodes]
     steps: ActionProgress | None
+
+
+class EventGroup(Shape, frozen=True, kw_only=True):
+    """Events of one action (`action` is its direction), or a single event; newest first."""
+
+    action: str | None
+    items: list[ClusterEvent]
+
+
+class EventsPage(EventList, frozen=True, kw_only=True):
+    groups: list[EventGroup]
+
+
+class DecisionRow(Shape, frozen=True, kw_only=True):
+    """A tick, and the older ones below it that decided the same; newest first."""
+
+    tick: GroupedDecision
+    same: list[GroupedDecision]
+
+
+class DecisionsPage(DecisionList, frozen=True, kw_only=True):
+    rows: list[DecisionRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +137,23 @@ class ClusterPages:
         return self.shell.page(request, "cluster.html", make_context, title="Cluster", json_path=path)
 
     def _decisions(self, request: Request) -> Response:
+        def make_context() -> DecisionsPage:
+            found = self.dashboards.decisions(_params(request))
+            return DecisionsPage(**structs.asdict(found), rows=folded(found.items))
+
         path = with_query("/api/cluster/decisions", request)
-        return self.shell.page(
-            request,
-            "decisions.html",
-            lambda: self.dashboards.decisions(_params(request)),
-            title="Decisions",
-            json_path=path,
-        )
+        return self.shell.page(request, "decisions.html", make_context, title="Decisions", json_path=path)
 
     def _events(self, request: Request) -> Response:
         path = with_query("/api/events", request)
-        return self.shell.page(
-            request, "events.html", lambda: self.dashboards.events(_params(request)), title="Events", json_path=path
-        )
+
+        def make_context() -> EventsPage:
+            found = self.dashboards.events(_params(request))
+            # A search shows single lines: what is around them is not of interest.
+            groups = [] if found.q else by_action(found.items)
+            return EventsPage(**structs.asdict(found), groups=groups)
+
+        return self.shell.page(request, "events.html", make_context, title="Events", json_path=path)
 
     async def _pause(self, request: Request) -> Response:
         return await self._switched(request, lambda form: self.pause(_who(request), form.get("reason", "")))
@@ -161,6 +191,42 @@ async def ordered(
         return RedirectResponse(onward, 303)
 
     return await run_in_threadpool(answer)
+
+
+def by_action(events: Sequence[ClusterEvent]) -> list[EventGroup]:
+    """What happened from the beginning of an action to its end, together. Events are newest first.
+
+    An action that began before the list, or has not ended, has the events that there are.
+    """
+    found: list[EventGroup] = []
+    action: str | None = None
+    items: list[ClusterEvent] = []
+    for event in events:
+        step = STEP_KINDS.get(event.kind)
+        if step is not None and step.ends:
+            found, action, items = [*found, *_grouped(action, items)], str(step.ends), []
+        items.append(event)
+        if step is not None and step.begins:
+            found, action, items = [*found, *_grouped(str(step.begins), items)], None, []
+    return [*found, *_grouped(action, items)]
+
+
+def _grouped(action: str | None, items: list[ClusterEvent]) -> list[EventGroup]:
+    if action is None:
+        return [EventGroup(action=None, items=[event]) for event in items]
+    return [EventGroup(action=action, items=items)]
+
+
+def folded(ticks: Sequence[GroupedDecision]) -> list[DecisionRow]:
+    """Neighbours that did nothing for the same reasons, with the same number of workers, as one row."""
+    groups = [list(group) for _, group in groupby(enumerate(ticks), lambda each: _sameness(*each))]
+    return [DecisionRow(tick=group[0][1], same=[tick for _, tick in group[1:]]) for group in groups]
+
+
+def _sameness(number: int, tick: GroupedDecision) -> object:
+    if tick.kind != TICK_KIND or tick.steps or tick.stopped or tick.messages or tick.seen is None:
+        return number  # something happened: a row of its own
+    return tick.seen.workers, [(rule.name, rule.verdict) for rule in tick.rules]
 
 
 def nodes_by_zone(nodes: Sequence[NodeStatus]) -> list[ZoneNodes]:

@@ -12,6 +12,7 @@ function localise(root) {
     time.title = time.dateTime;
     time.textContent = ({ clock: short, seconds: exact }[time.dataset.form] ?? long).format(moment);
   }
+  for (const mark of root.querySelectorAll("text[data-time]")) mark.textContent = short.format(new Date(mark.dataset.time));
 }
 
 // Live updates: when the server reports a change, fetch the page again and replace its live parts.
