@@ -37,7 +37,7 @@ def call(front: Ec2Front, action: str, **parameters: str) -> None:
 
 def launch(front: Ec2Front, token: str, slot: str) -> str:
     tags = {ACTION_TAG: "a", SLOT_TAG: slot}
-    listed = {}
+    listed: dict[str, str] = {}
     for number, (name, value) in enumerate(tags.items(), start=1):
         listed |= {f"TagSpecification.1.Tag.{number}.Key": name, f"TagSpecification.1.Tag.{number}.Value": value}
     order = {"MinCount": "1", "MaxCount": "1", "SubnetId": SUBNETS[0].id, "InstanceType": "t3.medium"}
