@@ -107,14 +107,14 @@ class Kubelets:
     def _keep_node(self, machine: Machine, node: dict[str, Any] | None) -> None:
         if node is None:
             self._register(machine)
+            self._report(machine)
         elif any(taint["key"] == _UNINITIALISED for taint in node["spec"].get("taints", ())):
             left = [taint for taint in node["spec"]["taints"] if taint["key"] != _UNINITIALISED]
             meta = {"resourceVersion": node["metadata"]["resourceVersion"]}  # do not undo what others changed
             self._kube.ask("PATCH", f"/api/v1/nodes/{node_name(machine)}", {"metadata": meta, "spec": {"taints": left}})
-        now = datetime.now(UTC)
-        before = self._renewed.get(node_name(machine))
-        if before is None or (now - before).total_seconds() >= _RENEW_SECONDS:
-            self._report(machine, now)
+        elif not _is_ready(node):
+            self._report(machine)
+        self._renew(node_name(machine))
 
     def _register(self, machine: Machine) -> None:
         name = node_name(machine)
@@ -131,32 +131,31 @@ class Kubelets:
         spec = {"providerID": f"aws:///{machine.zone}/{machine.id}", "taints": taints}
         self._kube.ask("POST", _SECRETS, {"metadata": {"name": f"{name}.node-password.k3s"}})
         self._kube.ask("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "spec": spec})
-        self._renewed.pop(name, None)
 
-    def _report(self, machine: Machine, now: datetime) -> None:
-        """The status and the lease, as often as the controllers expect them."""
-        name = node_name(machine)
+    def _report(self, machine: Machine) -> None:
+        """Ready. Only when that is news: a kubelet that has nothing new to say renews its lease and no more."""
+        name, now = node_name(machine), _text(datetime.now(UTC))
         path = f"/api/v1/nodes/{name}/status"
         status, node = self._kube.ask("GET", path)
         if status != 200:
             return
         others = [each for each in node["status"].get("conditions", ()) if each["type"] != "Ready"]
-        was: dict[str, Any] = next(
-            (each for each in node["status"].get("conditions", ()) if each["type"] == "Ready"), {}
-        )
-        since = was["lastTransitionTime"] if was.get("status") == "True" else _text(now)
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": since}
-        addresses = [
-            {"type": "InternalIP", "address": machine.private_ip},
-            {"type": "Hostname", "address": name},
-        ]
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        times = {"lastTransitionTime": now, "lastHeartbeatTime": now}
+        addresses = [{"type": "InternalIP", "address": machine.private_ip}, {"type": "Hostname", "address": name}]
         report = {
             "addresses": addresses,
             "capacity": _ALLOCATABLE,
             "allocatable": _ALLOCATABLE,
-            "conditions": [*others, {**ready, "lastHeartbeatTime": _text(now)}],
+            "conditions": [*others, {**ready, **times}],
         }
         self._kube.ask("PATCH", path, {"status": report})
+
+    def _renew(self, name: str) -> None:
+        now = datetime.now(UTC)
+        before = self._renewed.get(name)
+        if before is not None and (now - before).total_seconds() < _RENEW_SECONDS:
+            return
         lease = {"holderIdentity": name, "leaseDurationSeconds": 10, "renewTime": _text(now, micro=True)}
         status, _ = self._kube.ask("PATCH", f"{_LEASES}/{name}", {"spec": lease})
         if status == 404:
@@ -179,6 +178,10 @@ class Kubelets:
             ]
             conditions = [*pod["status"].get("conditions", ()), *healthy]
             self._kube.ask("PATCH", f"{path}/status", {"status": {"phase": "Running", "conditions": conditions}})
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))
 
 
 def _text(moment: datetime, *, micro: bool = False) -> str:

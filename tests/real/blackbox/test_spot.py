@@ -26,7 +26,8 @@ def by_lambda(stage: Stage, event: dict[str, Any]) -> None:
 @pytest.mark.parametrize("sent", [by_http, by_sqs, by_lambda])
 def test_an_interrupted_machine_is_drained_and_replaced_once(stage_with: StageMaker, sent: Any) -> None:
     """Its pods are elsewhere before EC2 takes it; the notice arrives twice."""
-    stage = stage_with(MIN_WORKERS="2")
+    # Long enough that the replacement takes the evicted pods: they are no reason for another machine.
+    stage = stage_with(MIN_WORKERS="2", PENDING_UP_SEC="60")
     stage.run()
     stage.until_settled(2)
     stage.deploy("web", 3)
