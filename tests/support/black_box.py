@@ -278,7 +278,7 @@ def staged(servers: Servers, directory: Path, **changes: str) -> Iterator[Stage]
 
 def _ended(stage: Stage) -> None:
     for process in stage.processes:
-        process.process.kill()  # a graceful end would wait for its long poll of the queue
+        process.process.kill()  # a graceful end may take 20 s
         process.stop()
 
 
