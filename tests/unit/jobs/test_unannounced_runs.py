@@ -47,7 +47,7 @@ def test_a_job_of_a_later_stage_that_was_never_announced_is_found() -> None:
     stage.clock.sleep(60)
     send = stage.github.send
     unsent = {"deploy"}
-    stage.github.send = lambda sent: None if sent.job and sent.job.name in unsent else send(sent)  # type: ignore[method-assign]
+    stage.github.send = lambda sent: None if sent.job and sent.job.name in unsent else send(sent)  # type: ignore[method-assign,assignment]
     stage.github.start(run.jobs[0], "runner")
     stage.github.finish(run.jobs[0], "success")
     hidden = run.jobs[1]
@@ -98,7 +98,7 @@ def test_a_run_of_a_deleted_repository_is_given_up_with_the_reason() -> None:
         calls.append(run_id)
         return jobs_of_run(installation, repository, run_id, *which)
 
-    stage.github.jobs_of_run = counted  # type: ignore[method-assign]
+    stage.github.jobs_of_run = counted  # type: ignore[method-assign,assignment]
     assert sweep(stage) == []
     assert run.id in calls
     stage.clock.sleep(GIVE_UP_SECONDS + 60)

@@ -192,10 +192,11 @@ class CursorKept(JobChecker):
         if after == before:
             return
         github = self.jobs.github
-        passed = []
-        for record in github.log:
-            if before < record.id <= after and not record.is_success and record.guid not in github.redelivered:
-                passed.append(record)
+        passed = [
+            record
+            for record in github.log
+            if before < record.id <= after and not record.is_success and record.guid not in github.redelivered
+        ]
         succeeded = {record.guid for record in github.log if record.is_success} if passed else set()
         for record in passed:
             if record.guid not in succeeded:
