@@ -1,10 +1,13 @@
-"""A store that reports how long each call took and how it ended. (`metered` reports what calls consumed.)"""
+"""A store that reports how long each call took and how it ended. (`metered` reports what calls consumed.)
+
+It also remembers whether the latest write failed: on a full disk, reads still succeed.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from holdfast.kernel.errors import WriteConflict
+from holdfast.kernel.errors import NeedsOperator, StoreUnavailable, WriteConflict
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import (
     Condition,
@@ -25,6 +28,8 @@ from holdfast.ports.store.forwarding import ForwardingStore
 
 T = TypeVar("T")
 
+_WRITES: Final = frozenset({"put", "update", "delete", "transact", "together"})
+
 # Table, call, outcome (ok, conflict or failed), seconds.
 Timer = Callable[[str, str, str, float], None]
 
@@ -43,6 +48,7 @@ class TimedStore(ForwardingStore):
         super().__init__(store)
         self._clock = clock
         self._timer = timer
+        self.is_write_failing = False  # whether the latest write failed, and not because of its item or condition
 
     def get(self, table: Table, key: Key, *, consistent: bool = True) -> Item | None:
         with self._timed(table.name, "get"):
@@ -86,8 +92,12 @@ class TimedStore(ForwardingStore):
         try:
             yield
             outcome = "ok"
+            self.is_write_failing &= call not in _WRITES
         except WriteConflict:
             outcome = "conflict"
+            raise
+        except (StoreUnavailable, NeedsOperator):
+            self.is_write_failing |= call in _WRITES
             raise
         finally:
             self._timer(table, call, outcome, self._clock.monotonic_seconds() - begun)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from holdfast.adapters.system_clock import SystemClock
-from holdfast.adapters.timed_store import timed_store
+from holdfast.adapters.timed_store import TimedStore, timed_store
 from holdfast.cluster.plan import TickResult
 from holdfast.cluster.policy import policy_of
 from holdfast.cluster.tick import Cluster
@@ -57,7 +58,7 @@ from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
-from holdfast.ports.store import Key, Store
+from holdfast.ports.store import Key, Store, attr
 from holdfast.ports.store.tables import STATE
 from holdfast.views.cluster_status import cluster_status
 from holdfast.views.decisions import DecisionPage, decisions
@@ -79,6 +80,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("'holdfast run'", error.name, "console,metrics") from error
 
+_PROBED: Final = Key("readyz")
 _log = logging.getLogger(__name__)
 
 
@@ -119,7 +121,7 @@ class _Process:
     version: str
     clock: Clock
     world: OpenWorld
-    store: Store
+    store: TimedStore
     tables: Tables
     cluster: Cluster
     observers: Observers
@@ -164,7 +166,7 @@ def _served(
         clock=p.clock,
         started=p.clock.now(),
         store=p.settings.holdfast_store,
-        probe=lambda: _probe(p.store),
+        probe=lambda: probe_store(p.store),
         ticks=seen.health.problem if has_ticks else None,
         tables=lambda: _table_statuses(p.tables),
         metrics=seen.metrics,
@@ -285,9 +287,13 @@ def _cluster_api(settings: Settings, world: OpenWorld, store: Store, events: Ec2
     )
 
 
-def _probe(store: Store) -> None:
+def probe_store(store: TimedStore) -> None:
+    """Raise the store's error if it does not answer, or if the latest write failed and another one fails as well."""
     # The cheapest read there is: eventually consistent, of an item that need not exist.
-    store.get(STATE, Key("readyz"), consistent=False)
+    store.get(STATE, _PROBED, consistent=False)
+    if store.is_write_failing:
+        # Try again: a process that is not ready gets no requests, whose writes would show that the store is back.
+        store.update(STATE, _PROBED, attr("expiresAt").set_to(0))
 
 
 def _table_statuses(tables: Tables) -> list[TableStatus]:

@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 
 from msgspec import UNSET, Struct
 
+from holdfast.adapters.system_clock import SystemClock
+from holdfast.entrypoints.folded_lines import FoldedLines
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
 from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.intake.webhook import (
@@ -42,6 +44,8 @@ _STATUSES: Final = {
 }
 
 _log = logging.getLogger(__name__)
+# GitHub sends hundreds of webhooks a minute: a line for each would fill a disk that is nearly full.
+_not_stored = FoldedLines(_log, SystemClock())
 
 
 class WebhookOutcome(Struct, frozen=True):
@@ -104,8 +108,9 @@ def _outcome(receipt: Receipt | HoldfastError) -> WebhookOutcome:
     if isinstance(receipt, HoldfastError):
         # Store unavailable, or table missing or full: not acknowledged, so GitHub's delivery log lists it as failed.
         level = logging.ERROR if isinstance(receipt, NeedsOperator) else logging.WARNING
-        _log.log(level, "webhook not stored: %s", receipt)
+        _not_stored.log(level, f"webhook not stored: {receipt}")
         return _failed(503, "unavailable", "the store is unavailable; retry later", RETRY_SECONDS)
+    _not_stored.is_over("webhooks are stored again")
     return WebhookOutcome(
         200, WebhookResult(result=receipt.result, delivery=receipt.delivery, reason=receipt.reason or UNSET)
     )
