@@ -62,8 +62,8 @@ JOBS: Final = (
     Mutant(
         "a repetition does not make sure of the history",
         "holdfast.jobs.intake.record",
-        "    write_history(store, event, job, received_by)\n",
-        "    if not job.is_duplicate:\n        write_history(store, event, job, received_by)\n",
+        "        write_history(store, event, job, received_by)\n",
+        "        if not job.is_duplicate:\n            write_history(store, event, job, received_by)\n",
         "crash:plain-job",
         "the process that wrote the job died before it wrote the history",
     ),

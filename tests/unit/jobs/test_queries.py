@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.jobs.cost.prices import shipped_prices
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
+from holdfast.jobs.intake.payloads import RunPayload, decoded
 from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.model.facts import Status
 from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
+from holdfast.jobs.model.run import folded_run, run_event
 from holdfast.jobs.read import queries, statistics
 from holdfast.jobs.read.item_views import Viewing, event_view, job_view
 from holdfast.jobs.read.queries import EXAMINED_MOST, Filter, FoundItems, Paging, Span
@@ -342,6 +345,50 @@ def test_pools_and_costs(store: Store) -> None:
     assert [group.name[-2:] for group in statistics.costs(days, "day", shipped_prices())] == ["16", "15", "14"]
     with pytest.raises(BadRequest, match="cost by 'planet'"):
         statistics.costs(jobs, "planet", shipped_prices())
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"pool": "SMALL"}, {"label": "gpu"}, {"workflow": "CONTINUOUS INTEGRATION"}, {"conclusion": "Success"}]
+)
+def test_filters_ignore_case(store: Store, wanted: dict[str, str]) -> None:
+    add(store, 1, "queued", "in_progress", "completed", pool="Small", labels=["GPU"])
+    add(store, 2, "queued", "in_progress", "completed", conclusion="failure", workflow_name="other", labels=["x"])
+    found = queries.jobs_by_status(store, INSTALLATION, "completed", wanted=Filter(wanted))
+    assert ids(found) == [1]
+
+
+def test_costs_are_grouped_by_the_property_that_names_the_team(store: Store) -> None:
+    add(store, 1, "queued", "in_progress", "completed", pool="small")
+    jobs = queries.jobs_by_repository(store, INSTALLATION, REPOSITORY).items
+    groups = statistics.costs(jobs, "team", shipped_prices(), team_property="tier")
+    assert [group.name for group in groups] == ["1"]
+    several = [{"custom_properties": {"owners": ["a", "b"]}}]
+    assert statistics.costs(several, "team", shipped_prices(), team_property="owners")[0].name == "a, b"
+
+
+def test_a_run_of_a_fork_goes_on_when_it_is_approved(store: Store) -> None:
+    """GitHub reports it as completed until then, and the attempt stays the same."""
+    reports = [run("completed", 1, "action_required"), run("in_progress", 300), run("completed", 400, "success")]
+    key = RunKey(INSTALLATION, RunId(RUN_ID), 1)
+    seen = []
+    for sent in reports:
+        say(tracker_on(store), sent)
+        view = run_view(queries.run(store, key) or {}, VIEWING)
+        seen.append((view.status, view.conclusion))
+    assert seen == [("completed", "action_required"), ("in_progress", None), ("completed", "success")]
+
+
+def test_the_reports_of_an_approved_run_may_arrive_in_any_order() -> None:
+    reports = [run("completed", 1, "action_required"), run("in_progress", 300), run("requested", 0)]
+    events = [run_event(sent, decoded(sent.body, RunPayload), NOW) for sent in reports]
+    for order in permutations(events):
+        item: Item | None = None
+        for event in order:
+            item = folded_run(item, event)
+        assert item is not None
+        assert (item["status"], "conclusion" in item) == ("in_progress", False)
+    held: Item = {"PK": "1#2#1", "status": "completed", "conclusion": "action_required", "rk": 3 * 10**14 + 1}
+    assert folded_run(held | {"repo_full_name": REPOSITORY}, events[1])["status"] == "in_progress"
 
 
 @pytest.mark.parametrize("limit", [0, 1001, -1])

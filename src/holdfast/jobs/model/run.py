@@ -25,11 +25,13 @@ from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
-from holdfast.ports.store import Condition, Item, Update, Value, attr
+from holdfast.ports.store import Condition, Item, Update, Value, attr, remove_all
 from holdfast.ports.store.values import shown
 
 _NONE: Final[frozenset[int]] = frozenset()
 STARTUP_FAILURE: Final = "startup_failure"
+# A run of a fork ends so until a maintainer approves it; then the same attempt goes on.
+ACTION_REQUIRED: Final = "action_required"
 _STEP: Final = 10**14
 _PHASES: Final = {"queued": 1, "in_progress": 2, "completed": 3}
 _STATUS_OF_ACTION: Final = {"requested": "queued", "in_progress": "in_progress", "completed": "completed"}
@@ -93,7 +95,8 @@ def folded_run(run: Item | None, event: RunEvent) -> Item:
         check_repository(f"run {event.key}", repository_in(run), repository_in(event.identity))
     new = {**event.identity, **(run or {})}
     here = (_rank(event), event.status, event.conclusion)
-    if here > (new.get("rk", 0), new.get("status", ""), new.get("conclusion", "")):
+    if here > (_known_rank(new), new.get("status", ""), new.get("conclusion", "")):
+        new.pop("conclusion", None)
         new |= _status_attributes(event)
     new["dl"] = frozenset(sorted({*new.get("dl", ()), event.mark})[-MARKS_MOST:])
     return new
@@ -106,6 +109,8 @@ def repository_in(facts: Mapping[str, Value]) -> RepositoryName:
 def quick_run(event: RunEvent) -> tuple[Update, Condition]:
     """The same in one conditional write, for a webhook that arrives once and in order."""
     status = set_values(_status_attributes(event))
+    if not event.conclusion:
+        status += remove_all("conclusion")
     update = combined([status, attr("dl").add_elements({event.mark}), if_absent(event.identity)])
     marks, ranked = attr("dl"), attr("rk")
     condition = ~marks.contains(event.mark) & ~marks.is_larger_than(MARKS_MOST - 1)
@@ -115,7 +120,15 @@ def quick_run(event: RunEvent) -> tuple[Update, Condition]:
 
 
 def _rank(event: RunEvent) -> int:
-    return _PHASES[event.status] * _STEP + event.at.epoch_ms
+    phase = _PHASES["queued"] if event.conclusion == ACTION_REQUIRED else _PHASES[event.status]
+    return phase * _STEP + event.at.epoch_ms
+
+
+def _known_rank(run: Item) -> int:
+    """The item's rank; an older version ranked a run that needs an approval like one that has ended."""
+    known: int = run.get("rk", 0)
+    is_held = run.get("conclusion") == ACTION_REQUIRED and known >= _PHASES["completed"] * _STEP
+    return known - (_PHASES["completed"] - _PHASES["queued"]) * _STEP if is_held else known
 
 
 def _status_attributes(event: RunEvent) -> dict[str, Value]:

@@ -98,15 +98,19 @@ def _holds(job: Item, name: str, value: str) -> bool:
         case "job_name":
             return _is_part(value, job.get("job_name"))
         case "pool":
-            return bool(job.get("pool_name") == value)
+            return _is_same(value, job.get("pool_name"))
         case "instance_id":
-            return machine_of(job) == value
+            return _is_same(value, machine_of(job))
         case _:
-            return bool(job.get(name) == value)
+            return _is_same(value, job.get(name))
 
 
 def _is_part(part: str, text: str | None) -> bool:
     return text is not None and part.casefold() in text.casefold()
+
+
+def _is_same(wanted: str, text: str | None) -> bool:
+    return text is not None and wanted.casefold() == text.casefold()
 
 
 ANY: Final = Filter()

@@ -13,7 +13,7 @@ from holdfast.jobs.intake.item_writes import merge
 from holdfast.jobs.intake.webhook import short_mark
 from holdfast.jobs.model.facts import KEPT_SECONDS
 from holdfast.jobs.model.keys import RunKey
-from holdfast.jobs.model.run import RunEvent, folded_run, quick_run
+from holdfast.jobs.model.run import ACTION_REQUIRED, RunEvent, folded_run, quick_run
 from holdfast.jobs.model.times import seconds_text
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.kernel.errors import Retryable, StoreRefused, WriteConflict
@@ -51,8 +51,8 @@ def record_run(store: Store, key: RunKey, repository: str, seen: RunSeen, now: I
 
 
 def _is_current(run: Item, now: Instant) -> bool:
-    """A completed run stays completed; for any other, the last webhook or response counts."""
-    if run.get("status") == "completed":
+    """A completed run stays completed, unless it needs an approval; else the last webhook or response counts."""
+    if run.get("status") == "completed" and run.get("conclusion") != ACTION_REQUIRED:
         return True
     updates = [Instant(run["checked_ms"])] if "checked_ms" in run else []
     if "updated_at" in run:
