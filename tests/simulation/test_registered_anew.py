@@ -121,6 +121,18 @@ def test_a_worker_without_pods_is_known_by_its_tag() -> None:
     assert tainted(stage) == []
 
 
+def test_a_worker_known_by_its_pods_alone_is_accepted_and_tagged_once() -> None:
+    stage = Stage(policy=CALM)
+    worker = InstanceId(grown(stage))
+    machine = next(found for found in stage.alive if found.id == worker)
+    without = {name: value for name, value in machine.tags.items() if name != ACCEPTED_TAG}
+    stage.world.ec2._machines[worker] = replace(machine, tags=without)
+    stage.world.register_anew(worker)
+    done = kinds(ticked(stage, 3))
+    assert (done.count("accept_again"), done.count("mark_accepted")) == (1, 0)
+    assert ACCEPTED_TAG in tags_of(stage, worker)
+
+
 def test_a_worker_whose_node_is_gone_for_a_while_stays() -> None:
     stage = Stage(policy=CALM)
     worker = grown(stage)

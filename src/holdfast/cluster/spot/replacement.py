@@ -62,8 +62,9 @@ def accept_replacement(holder: ClusterLeaseHolder, step: steps.AcceptReplacement
     worker = holder.seen.worker(notice.slot.instance) if notice.slot and notice.slot.instance else None
     if worker is not None and worker.node is not None:
         if not worker.is_accepted:
+            accepted = holder.accept(worker, worker.node, notice.action)  # also changes what is seen of the machine
             # The next round must not take it for a node that registered anew, and accept it once more.
-            holder.seen = holder.seen.with_node(holder.accept(worker, worker.node, notice.action))
+            holder.seen = holder.seen.with_node(accepted)
         _settle(holder, notice, Replacement.ACCEPTED, {})
 
 

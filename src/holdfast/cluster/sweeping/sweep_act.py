@@ -36,7 +36,8 @@ def accept_again(holder: ClusterLeaseHolder, step: steps.AcceptAgain) -> None:
     # Without the tag only its pods show that it was in service, and the list of pods may be old.
     if not worker.was_accepted and not has_work(holder.ports.kube.pods_on(worker.node.name)):
         raise NotDone(f"{step.instance} has no pods any more")
-    holder.seen = holder.seen.with_node(holder.accept(worker, worker.node, holder.action))
+    accepted = holder.accept(worker, worker.node, holder.action)  # also changes what is seen of the machine
+    holder.seen = holder.seen.with_node(accepted)
 
 
 def mark_accepted(holder: ClusterLeaseHolder, step: steps.MarkAccepted) -> None:
