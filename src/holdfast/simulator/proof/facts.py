@@ -20,7 +20,7 @@ from holdfast.simulator.world.tag_names import SlotName
 
 WRONG_CLOCK_SECONDS = 150.0
 # A list may be this old, so a process is not blamed for missing what happened since.
-OLD_LIST_SECONDS = 70.0
+OLD_LIST_SECONDS = 125.0  # a daemon's watch may miss changes for two minutes before its lists count as unknown
 _LEAVING = ("CORDONED", "DRAINED", "EXPIRED")
 _GOING = ("interruption", "not-ready")  # kinds of notices after which a machine no longer counts
 

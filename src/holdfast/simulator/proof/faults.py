@@ -26,7 +26,7 @@ class FaultKind(StrEnum):
     KILL_AFTER = "kill-after"
     LOST = "lost"  # the call takes effect, and its answer is lost
     REFUSED = "refused"  # throttled, or a server error: no effect
-    STALE = "stale"  # a list from a minute ago
+    STALE = "stale"  # a list from up to two minutes ago, as from a watch that missed changes
     # To a process
     SKEW = "skew"  # its clock is off by seconds
     JUMP = "jump"  # … by minutes or hours
