@@ -91,7 +91,7 @@ class JobWorld:
         key = JobKey(InstallationId(INSTALLATION_ID), JobId(job_id))
         plan = {"instance_type": "m7i.xlarge", "instance_lifecycle": "spot", "pool_name": "small", **attributes}
         self.tracker.record_event(InternalEvent(key, InternalType.SCHEDULED, CREATED.plus(after), attributes=plan))
-        instance = InstanceId("i-0123456789abcdef0")
+        instance = InstanceId("i-0123456789abcde01")
         self.tracker.record_event(
             InternalEvent(key, InternalType.ATTACHED, CREATED.plus(after + 2), instance_id=instance)
         )

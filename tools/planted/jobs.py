@@ -71,7 +71,7 @@ JOBS: Final = (
         "the history is keyed by our own clock",
         "holdfast.jobs.intake.history",
         '"SK": f"{event.at.iso()}#{event.type}#{event.mark}"',
-        '"SK": f"{event.received_at.iso()}#{event.type}#{event.mark}"',
+        '"SK": f"{event.received_at.iso()}#{event.type}"',
         "crash:plain-job",
         "a delivery that comes again does not meet its own entry",
     ),

@@ -128,4 +128,4 @@ class JobFacts:
 
 def _event_of(delivery: str) -> str:
     """A delivery id without its last part, which tells the hooks apart that were sent the same event."""
-    return delivery.rpartition("-")[0]
+    return delivery.rpartition("-")[0] or delivery
