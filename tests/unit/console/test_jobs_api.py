@@ -272,7 +272,7 @@ def test_a_job_has_every_attribute_of_the_seed(world: JobWorld) -> None:
     world.job(JOB_ID, "queued")
     world.schedule()
     job = checked("job", world.get(JOB))
-    assert (job["job_id"], job["pool_name"], job["instance_id"]) == (JOB_ID, "small", "i-0123456789abcdef0")
+    assert (job["job_id"], job["pool_name"], job["instance_id"]) == (JOB_ID, "small", "i-0123456789abcde01")
     assert job["workflow_id"] == sample("workflow_run")["workflow_run"]["workflow_id"]
     assert job["custom_properties"]["team"] == "payments"
 
@@ -319,7 +319,7 @@ def test_a_jobs_history_is_in_order(world: JobWorld) -> None:
     pages = every_page(world, f"{JOB}/events", limit=3)
     assert [len(page["items"]) for page in pages] == [3, 1]
     only = world.get(f"{JOB}/events", event_type="runner_attached", day="2026-01-15")[1]
-    assert [event["changes"]["instance_id"]["to"] for event in only["items"]] == ["i-0123456789abcdef0"]
+    assert [event["changes"]["instance_id"]["to"] for event in only["items"]] == ["i-0123456789abcde01"]
     assert world.get(f"{JOB}/events", day="2026-01-16") == (200, {"items": [], "cursor": None, "examined": 0})
 
 
@@ -431,7 +431,7 @@ def test_an_event_is_stored_once_however_often_it_is_sent(world: JobWorld) -> No
 
 
 def test_later_attributes_are_sent_with_the_same_event(world: JobWorld) -> None:
-    given = PLAN | {"type": "runner_attached", "instance_id": "i-0123456789abcdef0", "at": "2026-01-15T10:00:04Z"}
+    given = PLAN | {"type": "runner_attached", "instance_id": "i-0123456789abcde01", "at": "2026-01-15T10:00:04Z"}
     assert send_event(world, given | {"attributes": {}})[1]["result"] == "stored"
     booted = given | {"attributes": {"booted_at": "2026-01-15T10:00:24Z"}}
     assert send_event(world, booted)[1]["result"] == "stored"
@@ -440,10 +440,10 @@ def test_later_attributes_are_sent_with_the_same_event(world: JobWorld) -> None:
 
 
 def test_a_second_machine_of_one_attempt_is_refused_and_changes_nothing(world: JobWorld) -> None:
-    given = PLAN | {"type": "runner_attached", "instance_id": "i-0123456789abcdef0", "attributes": {}}
+    given = PLAN | {"type": "runner_attached", "instance_id": "i-0123456789abcde01", "attributes": {}}
     send_event(world, given)
     assert "another attempt" in refused(send_event(world, given | {"instance_id": "i-0123456789abcdef1"}))
-    assert world.get(JOB)[1]["instance_id"] == "i-0123456789abcdef0"
+    assert world.get(JOB)[1]["instance_id"] == "i-0123456789abcde01"
     assert len(world.get(f"{JOB}/events")[1]["items"]) == 1
 
 
