@@ -4,6 +4,7 @@ Attribute names are repeated here on purpose: a checker must not depend on the c
 """
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Final
 
 from holdfast.kernel.ids import JobId
@@ -192,10 +193,13 @@ class CursorKept(JobChecker):
         if after == before:
             return
         github = self.jobs.github
+        # A record that appeared late may do so after the sweep has listed its page: the end shows whether it was found.
+        newest = accumulate((record.id for record in github.log), max)
         passed = [
             record
-            for record in github.log
-            if before < record.id <= after and not record.is_success and record.guid not in github.redelivered
+            for record, so_far in zip(github.log, newest, strict=True)
+            if before < record.id <= after and record.id == so_far
+            if not record.is_success and record.guid not in github.redelivered
         ]
         succeeded = {record.guid for record in github.log if record.is_success} if passed else set()
         for record in passed:
