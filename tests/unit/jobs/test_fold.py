@@ -366,7 +366,7 @@ def test_a_repositorys_properties_get_the_room_that_the_item_has_left() -> None:
 def any_events() -> st.SearchStrategy[list[JobEvent]]:
     seconds = st.integers(0, 5)
     webhooks = st.builds(
-        lambda action, second, number, started, conclusion, deployment: webhook(
+        lambda action, second, number, started, conclusion, deployment, runner: webhook(
             action,
             second,
             number=number,
@@ -374,6 +374,7 @@ def any_events() -> st.SearchStrategy[list[JobEvent]]:
             conclusion=conclusion,
             deployment=deployment,
             node_id=f"{second} {number}",  # another delivery has another body
+            **runner,
         ),
         st.sampled_from(["queued", "waiting", "in_progress", "completed"]),
         seconds,
@@ -381,6 +382,9 @@ def any_events() -> st.SearchStrategy[list[JobEvent]]:
         st.integers(0, 5),
         st.sampled_from(["success", "failure", "cancelled"]),
         st.sampled_from([None, DEPLOYMENT_ID]),
+        st.sampled_from(
+            [{}, {}, {"runner_name": "other"}, {"runner_id": 0, "runner_name": "b"}, {"runner_group_id": 9}]
+        ),
     )
     internals = st.builds(
         lambda kind, second, attempt, later: internal(kind, second, attempt, **later),
@@ -411,6 +415,23 @@ def test_the_fast_path_equals_the_fold_where_its_condition_holds(events: Sequenc
         elif job is not None:
             assert event.mark in job["dl"] or changed(job, expected).applied(job) == expected
         job = expected
+
+
+@pytest.mark.parametrize("field", ["runner_id", "runner_name", "runner_group_id"])
+def test_of_two_runners_that_started_at_the_same_time_one_is_stored_in_any_order(field: str) -> None:
+    first = {"runner_id": 0, "runner_name": "z"} if field == "runner_id" else {field: "z" if "name" in field else 9}
+    second = {"runner_id": 0} if field == "runner_id" else {}
+    start = webhook("in_progress", 31, started=31, **first)
+    end = webhook("completed", 90, started=31, **second)
+    assert start.runner is not None
+    assert end.runner is not None
+    assert start.runner.started_at == end.runner.started_at
+    for events in ((start, end), (end, start)):
+        job = folded(None, events[0])
+        update, condition = quick(events[1])
+        stored = update.applied(job) if condition.holds(job) else folded(job, events[1])
+        assert stored["runner_name"] == max(start.runner, end.runner).runner_name
+        assert stored.get("runner_group_id") == max(start.runner, end.runner).runner_group_id
 
 
 @pytest.mark.parametrize("name", STORIES)

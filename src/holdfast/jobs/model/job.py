@@ -282,10 +282,14 @@ def _rank_below(event: JobEvent) -> int:
 
 
 def _runner_is_newer(runner: Runner) -> Condition:
-    started = attr("started_at").is_absent() | attr("started_at").at_most(runner.started_at)
-    if not runner.runner_id:
-        return started & attr("runner_id").is_absent()
-    return started & (attr("runner_id").is_absent() | attr("runner_id").at_most(runner.runner_id))
+    """It started after the stored one, or is the same; `folded` decides between two that started at the same time."""
+    values = _runner_attributes(runner)
+    is_same = All(
+        tuple(attr(name).equals(values[name]) if name in values else attr(name).is_absent() for name in _RUNNER)
+    )
+    if not runner.started_at:
+        return is_same | All(tuple(attr(name).is_absent() for name in _RUNNER))
+    return is_same | attr("started_at").is_absent() | attr("started_at").less_than(runner.started_at)
 
 
 def _quick_scheduling(scheduling: Scheduling, *, is_plan: bool) -> tuple[Update, Condition]:
