@@ -5,12 +5,13 @@ import pytest
 from holdfast.simulator.checkers import EVERY
 from tools.mutants import PAGE, file_of, in_a_child, row_of, row_start, with_mistake
 from tools.planted import MUTANTS, Mutant
+from tools.planted.blind import BLIND
 
 # Found in a scenario without a fault: a second each.
 QUICK = [mutant for mutant in MUTANTS if mutant.name in ("the fence does not grow", "the lease lasts an hour")]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *BLIND], ids=lambda mutant: mutant.name)
 def test_the_text_of_a_mistake_is_in_the_code_and_its_replacement_is_valid_python(mutant: Mutant) -> None:
     source = with_mistake(mutant, file_of(mutant).read_text(encoding="utf-8"))
     compile(source, mutant.name, "exec")

@@ -293,14 +293,8 @@ BLIND: Final = (
     Mutant(
         "an interruption is noted before it is recorded in the job, so a sweep in between drops the note",
         "holdfast.jobs.intake.tracker",
-        "        recorded = record(self.store, checked, self.received_by)\n"
-        "        if event.type is InternalType.INTERRUPTED:\n"
-        "            # Not earlier: a sweep in between would find a failure without an interruption, and drop the note.\n"
-        "            note_interrupted(self.store, event.key, now)\n"
-        "        return recorded\n",
-        "        if event.type is InternalType.INTERRUPTED:\n"
-        "            note_interrupted(self.store, event.key, now)\n"
-        "        return record(self.store, checked, self.received_by)\n",
+        "        recorded = record(self.store, checked, self.received_by)\n        if event.type is InternalType.INTERRUPTED:\n            # Not earlier: a sweep in between would find a failure without an interruption, and drop the note.\n            note_interrupted(self.store, event.key, now)\n",
+        "        if event.type is InternalType.INTERRUPTED:\n            note_interrupted(self.store, event.key, now)\n        recorded = record(self.store, checked, self.received_by)\n        if event.type is InternalType.INTERRUPTED:\n",
     ),
     Mutant(
         "a concurrent event without a status is overwritten, because only rank and status are compared",
@@ -336,14 +330,14 @@ BLIND: Final = (
     Mutant(
         "the next scheduling attempt keeps the time at which the earlier machine was terminated",
         "holdfast.jobs.model.job",
-        '    "registered_ms",\n    "terminated_ms",\n)\n',
-        '    "registered_ms",\n)\n',
+        '    "terminated_ms",\n    "interrupted_ms",\n)',
+        '    "interrupted_ms",\n)',
     ),
     Mutant(
         "a plan that is reported again for the same attempt erases the machine of that attempt",
         "holdfast.jobs.model.job",
-        "    return update, attempt.is_absent() | attempt.less_than(scheduling.attempt)\n",
-        "    return update, attempt.is_absent() | attempt.at_most(scheduling.attempt)\n",
+        "    if scheduling.attempt > known:\n",
+        "    if scheduling.attempt >= known:\n",
     ),
     Mutant(
         "a job that its run counts as done is opened again by an event whose job item lags behind",
@@ -372,14 +366,14 @@ BLIND: Final = (
     Mutant(
         "the end of a polled job is recorded in the job first, so a crash leaves it open in its run",
         "holdfast.jobs.sweep.polling",
-        "                count_end(store, event)\n                recorded = record(store, event, received_by)\n",
-        "                recorded = record(store, event, received_by)\n                count_end(store, event)\n",
+        "        count_end(store, event)\n        recorded = record(store, event, received_by)\n",
+        "        recorded = record(store, event, received_by)\n        count_end(store, event)\n",
     ),
     Mutant(
         "the delivery at which a sweep stopped counts as settled and is never redelivered",
         "holdfast.jobs.sweep.lost_webhooks",
-        'set_all({"top": top, "below": record.id + 1}))',
-        'set_all({"top": top, "below": record.id}))',
+        "            if not self._budget.spend():\n                return\n            with suppress(GitHubRefused):",
+        "            if not self._budget.spend():\n                self._lost.pop()\n                return\n            with suppress(GitHubRefused):",
     ),
     Mutant(
         "a delivery's age counts from its last redelivery, so one that always fails is redelivered for ever",
@@ -408,7 +402,7 @@ BLIND: Final = (
     Mutant(
         "a real failure on the second machine is rerun because the first machine was interrupted",
         "holdfast.jobs.sweep.retry",
-        '        and job.get("interrupted_attempt") == job.get("scheduling_attempt")\n',
+        "        and is_taken_down(job)\n",
         "",
     ),
     Mutant(
