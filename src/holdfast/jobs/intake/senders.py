@@ -62,6 +62,17 @@ class Senders:
                 store.update(STATE, owner_key(server, owner), attr("installation").set_to(found))
                 _remember(self._installations, (server, owner), found)
 
+    def recognize(self, payload: RepositoryPayload) -> None:
+        """As `admit`, as far as this process remembers: without the store, which may be away."""
+        server = server_of(payload.repository)
+        owner = bounds.repository_name(payload.repository.full_name).partition("/")[0].lower()
+        found = InstallationId(payload.installation.id) if payload.installation else NO_INSTALLATION
+        if found == NO_INSTALLATION:
+            found = self._installations.get((server, owner), NO_INSTALLATION)
+            payload.installation = Installation(found)
+        self.check_allowed(found)
+        _check_same_server(found, server, self._servers.get(found, server))
+
     def check_allowed(self, installation: InstallationId) -> None:
         if self.allowed is not None and installation not in self.allowed:
             raise UnusablePayload(f"installation {installation} is not in GITHUB_INSTALLATIONS")
@@ -76,11 +87,7 @@ class Senders:
         if known is None:
             written = store.update(STATE, server_key(installation), attr("server").set_if_absent(server))
             known = self._servers[installation] = str(written.new["server"])
-        if known != server:
-            raise UnusablePayload(
-                f"installation {installation} of {server}: the id belongs to {cut(known)}; track each GitHub server "
-                f"in its own tables, or remove {server_key(installation)} from STATE_TABLE if the server was renamed"
-            )
+        _check_same_server(installation, server, known)
 
     def _installation_of(self, store: Store, owner: tuple[str, str], now: Instant) -> InstallationId:
         known = self._installations.get(owner)
@@ -93,6 +100,14 @@ class Senders:
         found = InstallationId(int(item["installation"]))
         _remember(self._installations, owner, found)
         return found
+
+
+def _check_same_server(installation: InstallationId, server: str, known: str) -> None:
+    if known != server:
+        raise UnusablePayload(
+            f"installation {installation} of {server}: the id belongs to {cut(known)}; track each GitHub server "
+            f"in its own tables, or remove {server_key(installation)} from STATE_TABLE if the server was renamed"
+        )
 
 
 def _remember(memory: dict[tuple[str, str], V], key: tuple[str, str], value: V) -> None:

@@ -195,11 +195,14 @@ class Tracker:
             record(self.store, interruption_of(other, event, now), self.received_by)
             note_interrupted(self.store, other, now)
 
-    def admitted_job(self, delivery: Delivery, now: Instant) -> JobPayload:
-        """The payload of a workflow_job webhook. Raises if it is a replay, or if its sender is not accepted."""
+    def recognized_job(self, delivery: Delivery, now: Instant) -> JobPayload:
+        """The payload of a workflow_job webhook. Raises if it is a replay, or if its sender is known as not accepted.
+
+        Without the store: while S3 is the source of truth, a webhook is stored there although the tables are away.
+        """
         payload = decoded(delivery.body, JobPayload)
         check_age(delivery, payload, now, self.oldest_seconds)
-        self.senders.admit(self.store, payload, now)
+        self.senders.recognize(payload)
         return payload
 
 

@@ -85,7 +85,7 @@ class DualTracker:
             return self._tracker.receive(delivery)
         now = self._clock.now()
         try:
-            event = job_event(delivery, self._tracker.admitted_job(delivery, now), now)
+            event = job_event(delivery, self._tracker.recognized_job(delivery, now), now)
         except UnusablePayload:
             return self._tracker.receive(delivery)  # which records it as unusable
         # S3 first: while it is the source of truth, a webhook that is not in S3 is not acknowledged.
