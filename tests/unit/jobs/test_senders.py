@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
+from holdfast.jobs.intake.payloads import UnusablePayload
 from holdfast.jobs.intake.senders import Senders
 from holdfast.jobs.intake.tracker import Tracker, installations
 from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult, WebhookRefused
@@ -216,3 +217,19 @@ def test_an_unknown_server_is_no_contradiction(store: Store, url: str | None) ->
     tracker = tracker_on(store)
     tracker.receive(job("queued", 0))
     assert tracker.receive(with_repository(job("in_progress", 30), html_url=url)).result == "stored"
+
+
+def test_without_the_store_a_sender_is_recognized_from_memory(store: Store) -> None:
+    """A migration writes to S3 first, while the tables may be away."""
+    tracker = tracker_on(store)
+    assert tracker.recognized_job(job("queued", 0), NOW).installation is not None, "nothing is remembered yet"
+    tracker.receive(job("queued", 0))
+    found = tracker.recognized_job(without_installation(job("in_progress", 30)), NOW).installation
+    assert found is not None
+    assert found.id == INSTALLATION
+    tracker.recognized_job(with_repository(job("in_progress", 30), html_url=None), NOW)
+    other = with_repository(job("in_progress", 30), html_url="https://ghe.example.com/acme-corporation/backend-service")
+    with pytest.raises(UnusablePayload, match="the id belongs to github.com"):
+        tracker.recognized_job(other, NOW)
+    with pytest.raises(UnusablePayload, match="GITHUB_INSTALLATIONS"):
+        tracker_on(store, senders=Senders(frozenset({7}))).recognized_job(job("queued", 0), NOW)

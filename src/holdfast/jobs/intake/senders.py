@@ -67,11 +67,12 @@ class Senders:
         server = server_of(payload.repository)
         owner = bounds.repository_name(payload.repository.full_name).partition("/")[0].lower()
         found = InstallationId(payload.installation.id) if payload.installation else NO_INSTALLATION
-        if found == NO_INSTALLATION:
+        if found == NO_INSTALLATION and server:
             found = self._installations.get((server, owner), NO_INSTALLATION)
             payload.installation = Installation(found)
         self.check_allowed(found)
-        _check_same_server(found, server, self._servers.get(found, server))
+        if server:
+            _check_same_server(found, server, self._servers.get(found, server))
 
     def check_allowed(self, installation: InstallationId) -> None:
         if self.allowed is not None and installation not in self.allowed:
