@@ -229,7 +229,7 @@ def test_without_the_store_a_sender_is_recognized_from_memory(store: Store) -> N
     assert found.id == INSTALLATION
     tracker.recognized_job(with_repository(job("in_progress", 30), html_url=None), NOW)
     other = with_repository(job("in_progress", 30), html_url="https://ghe.example.com/acme-corporation/backend-service")
-    with pytest.raises(UnusablePayload, match="the id belongs to github.com"):
+    with pytest.raises(UnusablePayload, match=r"the id belongs to github\.com"):
         tracker.recognized_job(other, NOW)
     with pytest.raises(UnusablePayload, match="GITHUB_INSTALLATIONS"):
         tracker_on(store, senders=Senders(frozenset({7}))).recognized_job(job("queued", 0), NOW)
