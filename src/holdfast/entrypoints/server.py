@@ -78,7 +78,7 @@ try:
     from holdfast.entrypoints.wiring.console import ConsoleParts, build_access, build_console
     from holdfast.views.system_status import TableStatus
 except ModuleNotFoundError as error:
-    raise MissingExtra("'holdfast run'", error.name, "console,metrics") from error
+    raise MissingExtra("the server", error.name, "console,metrics") from error
 
 _PROBED: Final = Key("readyz")
 _log = logging.getLogger(__name__)

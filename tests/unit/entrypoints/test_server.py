@@ -357,10 +357,11 @@ def test_a_data_directory_that_cannot_be_created_is_one_line(tmp_path: Path) -> 
 
 def test_without_the_console_extra_it_says_what_to_install() -> None:
     """The core, which Lambda installs, has no web server."""
-    assert errors_without("uvicorn", "run") == (
-        "holdfast: 'holdfast run' needs uvicorn, which is not installed; "
-        "in the directory of Holdfast's source, run: pip install '.[console,metrics]'\n"
-    )
+    for command in ("run", "serve"):
+        assert errors_without("uvicorn", command) == (
+            "holdfast: the server needs uvicorn, which is not installed; "
+            "in the directory of Holdfast's source, run: pip install '.[console,metrics]'\n"
+        )
 
 
 def test_without_the_simulator_extra_it_says_what_to_install() -> None:

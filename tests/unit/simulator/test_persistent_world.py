@@ -118,8 +118,9 @@ def test_a_file_that_is_not_a_world_is_left_unchanged_and_runs_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "world").write_bytes(content)
-    with pytest.raises(NeedsOperator, match="was stored by another version or is damaged"):
-        PersistentWorld(tmp_path / "world", begin, speed=1)
+    with pytest.raises(NeedsOperator, match="was stored by another version or is damaged") as refused:
+        PersistentWorld(Path("world"), begin, speed=1)  # as with --data jobs.db
+    assert "remove . " not in str(refused.value)
     assert (tmp_path / "world").read_bytes() == content
     assert not (tmp_path / "ran").exists()
 

@@ -323,5 +323,6 @@ def _check_trusted(path: Path) -> None:
 
 def _unreadable(path: Path) -> NeedsOperator:
     return NeedsOperator(
-        f"the simulated world {path} was stored by another version or is damaged; remove {path.parent} to start again"
+        f"the simulated world {path} was stored by another version or is damaged; "
+        "to start again, remove it and the store beside it, or choose another directory with --data"
     )
