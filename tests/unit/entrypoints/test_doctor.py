@@ -321,8 +321,9 @@ def test_wrong_settings_are_reported_without_clock_or_network() -> None:
     assert rest.outcome is FindingOutcome.SKIPPED
 
 
-def test_a_retryable_problem_still_has_a_remedy() -> None:
-    found = failed_by_error("AWS", Retryable("AWS: could not connect to http://127.0.0.1:9; retried later"))
+@pytest.mark.parametrize("end", ["retried later", "gave up after 3 s of retries"])
+def test_a_retryable_problem_still_has_a_remedy(end: str) -> None:
+    found = failed_by_error("AWS", Retryable(f"AWS: could not connect to http://127.0.0.1:9; {end}"))
     assert (found.outcome, found.seen) == (
         FindingOutcome.FAILED,
         "AWS: could not connect to http://127.0.0.1:9",

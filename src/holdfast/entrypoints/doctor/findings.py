@@ -56,7 +56,7 @@ def skipped(check: str, why: str) -> Finding:
 def failed_by_error(check: str, error: HoldfastError) -> Finding:
     """Our own errors name the problem and then, after the last semicolon, the remedy."""
     seen, _, fix = str(error).rpartition("; ")
-    if fix == "retried later":  # by a daemon, which does not help the reader of this report
+    if fix == "retried later" or fix.startswith("gave up after "):  # what the program did, and no remedy
         fix = "check the address and the network; if both are fine, try again in a minute"
     return failed(check, seen or fix, fix if seen else "look up the message in docs/RUNBOOK.md")
 

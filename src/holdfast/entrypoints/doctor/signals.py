@@ -54,7 +54,7 @@ def _reading(what: str, reading: Reading[Any], clock: Clock) -> Finding:
     if isinstance(reading, Unknown):
         # Kubernetes also reports Ready nodes; only Prometheus has the other two.
         outcome = warning if what == "Ready nodes" else failed
-        return outcome(check, reading.why, _fix(what, reading.why))
+        return outcome(check, reading.why.removeprefix(f"{what}: "), _fix(what, reading.why))
     age_seconds = clock.now().seconds_since(reading.at)
     return ok(check, f"{_words(reading.value)}, {max(age_seconds, 0):.0f} s old")
 
