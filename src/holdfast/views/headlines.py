@@ -97,7 +97,7 @@ def _ticking(cluster: ClusterNow, tick_seconds: float) -> Iterator[Alert]:
     if failure:
         yield Alert(
             "tick_failed",
-            f"The last tick failed: {failure.why}",
+            f"The last tick failed: {failure.why}.",
             "see the decisions" if cluster.last_tick_seconds is not None else "check everything that Holdfast needs",
             "/cluster/decisions" if cluster.last_tick_seconds is not None else "/system#checks",
             True,

@@ -415,7 +415,7 @@ def test_a_failure_of_another_process_is_an_alert_until_a_tick_follows() -> None
     with pytest.raises(StoreUnavailable):
         tick(world.stage.cluster(before("batch_get", raising(StoreUnavailable("no answer")))), "elsewhere")
     data = world.boards.overview({})
-    assert [(alert.what, alert.text) for alert in data.alerts] == [("tick_failed", "The last tick failed: no answer")]
+    assert [(alert.what, alert.text) for alert in data.alerts] == [("tick_failed", "The last tick failed: no answer.")]
     world.stage.tick()
     data = world.boards.overview({})
     assert data.alerts == []
