@@ -72,7 +72,8 @@ def aws_client(service: str, config: Config, **options: Any) -> Any:
         return boto3.client(service, config=config, **options)  # type: ignore[call-overload]
     except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is not a URL
         raise NeedsOperator(
-            f"no client for {service}: {error}; set AWS_DEFAULT_REGION, and check AWS_PROFILE and AWS_ENDPOINT_URL"
+            f"no client for {service}: {str(error).rstrip('.')}; "
+            "set AWS_DEFAULT_REGION, and check AWS_PROFILE and AWS_ENDPOINT_URL"
         ) from error
 
 

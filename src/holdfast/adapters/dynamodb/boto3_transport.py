@@ -74,7 +74,8 @@ def boto3_client(*, connections: int = 50, **options: Any) -> Any:
         return boto3.client("dynamodb", config=config, **options)
     except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is not a URL
         raise StoreRefused(
-            f"no DynamoDB client: {error}; set AWS_DEFAULT_REGION, and check AWS_PROFILE and AWS_ENDPOINT_URL_DYNAMODB"
+            f"no DynamoDB client: {str(error).rstrip('.')}; "
+            "set AWS_DEFAULT_REGION, and check AWS_PROFILE and AWS_ENDPOINT_URL_DYNAMODB"
         ) from error
 
 

@@ -204,7 +204,7 @@ def test_a_missing_region_or_profile_is_one_clear_error(monkeypatch: pytest.Monk
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
-    with pytest.raises(StoreRefused, match="AWS_DEFAULT_REGION"):
+    with pytest.raises(StoreRefused, match="a region; set AWS_DEFAULT_REGION"):
         boto3_client()
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(StoreRefused, match="nobody"):
