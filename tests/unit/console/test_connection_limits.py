@@ -15,6 +15,7 @@ from holdfast.console.http.connection_limits import (
     HEALTH_CONNECTIONS,
     INCOMPLETE_PER_ADDRESS_MOST,
     REQUEST_SECONDS_MOST,
+    UNREAD_SECONDS_MOST,
     LimitedConnection,
     connections_most,
 )
@@ -32,12 +33,20 @@ class Wire(asyncio.Transport):
         super().__init__({"peername": (address, 1234), "sockname": ("10.0.0.1", 8080)})
         self.said = b""
         self.is_closed = False
+        self.is_aborted = False
+        self.unread_bytes = 0
 
     def write(self, data: Any) -> None:
         self.said += data
 
     def close(self) -> None:
         self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -273,6 +282,82 @@ def test_while_all_connections_are_being_answered_there_is_room_for_health_check
         await house.done()
         assert page_wire.said.startswith(b"HTTP/1.1 503 ")
         assert probe_wire.said.startswith(b"HTTP/1.1 200 ")
+
+    inside(story)
+
+
+def _answered(connection: LimitedConnection, wire: Wire) -> None:
+    """The client has its response, and may send another request."""
+    connection.on_response_complete()
+
+
+def _unread(connection: LimitedConnection, wire: Wire) -> None:
+    """The client has read nothing: the transport keeps its response, and allows no more."""
+    wire.unread_bytes = 100_000
+    connection.pause_writing()
+
+
+def _unread_to_the_end(connection: LimitedConnection, wire: Wire) -> None:
+    """The same with a short response, after which the server closes the connection."""
+    wire.unread_bytes = 1000
+    wire.close()
+    connection.on_response_complete()
+
+
+@pytest.mark.parametrize("waits", [_answered, _unread, _unread_to_the_end])
+def test_at_the_limit_a_connection_that_waits_for_its_client_makes_room(
+    monkeypatch: pytest.MonkeyPatch, waits: Callable[[LimitedConnection, Wire], None]
+) -> None:
+    """Otherwise a thousand clients that read nothing would keep everybody out."""
+    monkeypatch.setattr(LimitedConnection, "most", 2)
+
+    async def story(house: House) -> None:
+        waiting = [house.connect() for _ in range(2)]
+        for connection, wire in waiting:
+            connection.data_received(ASK)
+            waits(connection, wire)
+        page, page_wire = house.connect()
+        page.data_received(ASK)
+        assert [wire.is_aborted for _, wire in waiting] == [True, False]
+        for connection, _ in waiting:
+            connection.connection_lost(None)
+        await house.done()
+        assert page_wire.said.startswith(b"HTTP/1.1 200 ")
+
+    inside(story)
+
+
+@pytest.mark.parametrize("waits", [_unread, _unread_to_the_end])
+def test_a_client_that_reads_nothing_is_cut_off(waits: Callable[[LimitedConnection, Wire], None]) -> None:
+    async def story(house: House) -> None:
+        connection, wire = house.connect()
+        connection.data_received(ASK)
+        waits(connection, wire)
+        (timer,) = [timer for timer in house.loop.timers if timer.is_on and timer.seconds == UNREAD_SECONDS_MOST]
+        timer.call()
+        assert wire.is_aborted
+        connection.connection_lost(None)
+        await house.done()
+
+    inside(story)
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_a_client_that_reads_its_response_may_take_its_time(is_long: bool) -> None:
+    async def story(house: House) -> None:
+        connection, wire = house.connect()
+        connection.data_received(ASK)
+        wire.unread_bytes = 1000
+        if is_long:
+            connection.pause_writing()
+            connection.resume_writing()
+        else:
+            connection.on_response_complete()
+        wire.unread_bytes = 0
+        connection.data_received(ASK)
+        assert not any(timer.is_on and timer.seconds == UNREAD_SECONDS_MOST for timer in house.loop.timers)
+        connection.connection_lost(None)
+        await house.done()
 
     inside(story)
 

@@ -3,9 +3,10 @@
 uvicorn sets no such limits. Without them, anyone who reaches the port could exhaust the memory with endless headers, or
 open so many connections that ticks run out of file descriptors.
 
-Connections that send no whole request must not keep others out. If there are too many, in total or from one address,
-the oldest such connection is closed for the new one. If all of them are being answered, a few more are accepted for
-health checks: an orchestrator would restart a busy process that does not answer these.
+Connections that wait for their client must not keep others out: those that send no whole request, do not read their
+response, or are idle between two requests. If there are too many connections, the oldest of these is closed for the new
+one; also if one address has too many without a whole request. If all of them are being answered, a few more are
+accepted for health checks: an orchestrator would restart a busy process that does not answer these.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_BYTES_MOST: Final = 64 * 1024
 HEAD_SECONDS_MOST: Final = 10.0  # to receive the headers
 REQUEST_SECONDS_MOST: Final = 60.0  # to receive all of it; a webhook's body has a shorter limit with its own error
+# Without any progress in sending a response: the client does not read. Each holds its buffer and often an open file.
+UNREAD_SECONDS_MOST: Final = 30.0
 # Only those without a whole request count: behind a proxy, all connections have one address.
 INCOMPLETE_PER_ADDRESS_MOST: Final = 200
 HEALTH_CONNECTIONS: Final = 20
@@ -41,6 +44,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._unparsed_bytes = 0  # received since the last complete request or body chunk
         self._late: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
         self.number = 0  # counts connections, so the lowest is the oldest
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -52,8 +56,8 @@ class LimitedConnection(HttpToolsProtocol):
         mine = [each for each in incomplete if each.client and self.client and each.client[0] == self.client[0]]
         if len(mine) >= INCOMPLETE_PER_ADDRESS_MOST:
             min(mine, key=lambda each: each.number).give_way()
-        elif len(others) >= self.most and incomplete:
-            min(incomplete, key=lambda each: each.number).give_way()
+        elif len(others) >= self.most and (waiting := [each for each in others if each.waits_for_client]):
+            min(waiting, key=lambda each: each.number).give_way()
         elif len(others) >= self.most + HEALTH_CONNECTIONS:
             self._refuse(b"503 Service Unavailable", b"too many connections")
             return
@@ -66,16 +70,36 @@ class LimitedConnection(HttpToolsProtocol):
         """Whether a request is expected, or arriving."""
         return self._late is not None
 
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether it is the client's turn: to send a request, or to read the response."""
+        return self.is_incomplete or self._unread is not None or self.timeout_keep_alive_task is not None
+
     def give_way(self) -> None:
         """Close this connection for another one."""
         self._expect_nothing()
-        self.transport.close()
+        self._abort()
         # Not only when the loop reports it: until then, the next new connection would choose this one again.
         self.connections.discard(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
+        self._expect_no_reading()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        self._expect_no_reading()
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # The rest may be too little to pause writing, and `close` waits for it as well.
+        if self.transport.get_write_buffer_size():
+            self._expect_reading()
 
     def data_received(self, data: bytes) -> None:
         self._unparsed_bytes += len(data)
@@ -86,6 +110,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        if not self.transport.get_write_buffer_size():
+            self._expect_no_reading()
         self._expect_head()
 
     def on_headers_complete(self) -> None:
@@ -110,6 +136,26 @@ class LimitedConnection(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _expect_reading(self) -> None:
+        if self._unread is None:
+            self._unread = self.loop.call_later(UNREAD_SECONDS_MOST, self._abort_if_unread)
+
+    def _expect_no_reading(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _abort_if_unread(self) -> None:
+        self._unread = None
+        if self.transport.get_write_buffer_size():
+            self._abort()
+
+    def _abort(self) -> None:
+        """Close without waiting until the client has read everything, as `close` does."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # otherwise the response would be written to the closed transport
+        self.transport.abort()
 
     def _refuse(self, status: bytes, message: bytes) -> None:
         if not self.transport.is_closing():
