@@ -9,11 +9,12 @@ import json
 import os
 import secrets
 import signal
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -21,12 +22,13 @@ from holdfast.adapters.http_calls import HttpEndpoint, HttpFailed, HttpLimits
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.kernel import typed_json
 from holdfast.kernel.errors import BadSetting, NeedsOperator, NotFound, Retryable
-from holdfast.kernel.file_trust import distrusted
+from holdfast.kernel.file_trust import distrust_reason, distrusted
 from holdfast.kernel.settings import Settings
 from holdfast.views.command_answers import ErrorAnswer
 
 T = TypeVar("T")
 _LIMITS: Final = HttpLimits(connect_seconds=1.0, whole_seconds=15.0, body_bytes=1024 * 1024)
+_FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class DaemonUnavailable(Retryable):
@@ -99,14 +101,8 @@ def _written(path: Path, content: str) -> int:
 
 def running_daemon(settings: Settings) -> Daemon | None:
     """The daemon that uses this data directory, if one is running. A file that others may write does not count."""
-    path = _path(settings)
     try:
-        if distrusted(path.parent, path):
-            return None
-        with path.open(encoding="utf-8") as file:
-            if not _is_held(file.fileno()):
-                return None
-            found = json.load(file)
+        found = _announced(_path(settings))
         HttpEndpoint(str(found["url"]), SystemClock(), setting="daemon.json")
         return Daemon(str(found["url"]), str(found["token"]))
     except (OSError, ValueError, LookupError, TypeError, RecursionError, BadSetting):
@@ -120,11 +116,9 @@ def kill_daemon(settings: Settings, *, dry_run: bool = False) -> int:
     """
     if settings.holdfast_world != "sim":
         raise NeedsOperator("this daemon manages a real cluster; stop it with SIGTERM, or as it was started")
-    path = _path(settings)
     try:
-        with path.open(encoding="utf-8") as file:
-            # Locked by the process that wrote it, so it lives, and its id is not another process's by now.
-            pid = json.load(file)["pid"] if _is_held(file.fileno()) else None
+        # Locked by the process that wrote it, so it lives, and its id is not another process's by now.
+        pid = _announced(_path(settings))["pid"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pid = None
     if type(pid) is not int or pid <= 1:
@@ -132,6 +126,19 @@ def kill_daemon(settings: Settings, *, dry_run: bool = False) -> int:
     if not dry_run:
         os.kill(pid, signal.SIGKILL)
     return pid
+
+
+def _announced(path: Path) -> Any:
+    """What a running daemon wrote there. Raises LookupError if none is running, or if others may have written it."""
+    # Not blocking: a pipe in its place would wait for a writer.
+    with open(path, encoding="utf-8", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        found = os.fstat(file.fileno())
+        # The open file is examined, and not its path: in a directory like /tmp, a link could lead elsewhere by now.
+        is_trusted = stat.S_ISREG(found.st_mode) and not distrust_reason(found) and not distrusted(path.parent)
+        # One that others can open is not ours, and its lock may be theirs.
+        if not is_trusted or found.st_mode & _FOR_OTHERS or not _is_held(file.fileno()):
+            raise LookupError(f"{path}: no daemon")
+        return json.load(file)
 
 
 def _is_held(file: int) -> bool:

@@ -27,11 +27,11 @@ from holdfast.entrypoints.daemon import (
     stop_all,
     world_loop,
 )
-from holdfast.entrypoints.daemon_file import Daemon, announce_daemon, running_daemon
+from holdfast.entrypoints.daemon_file import Daemon, announce_daemon, kill_daemon, running_daemon
 from holdfast.entrypoints.tick_reports import TickCallbacks, TickReports
 from holdfast.entrypoints.web_server import STOP_SECONDS_MOST
 from holdfast.entrypoints.wiring.world import OpenWorld, open_world
-from holdfast.kernel.errors import BadRequest, HoldfastError, NeedsOperator, Retryable
+from holdfast.kernel.errors import BadRequest, HoldfastError, NeedsOperator, NotFound, Retryable
 from holdfast.kernel.settings import Settings, load_settings
 from holdfast.ports.notify import Notification
 from holdfast.simulator.world.k3s import Workload
@@ -392,3 +392,25 @@ def test_a_malformed_announcement_is_not_a_daemon_even_if_it_is_locked(tmp_path:
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
         assert running_daemon(settings_in(tmp_path)) is None
+
+
+@pytest.mark.parametrize(("mode", "of_directory"), [(0o644, 0o700), (0o660, 0o700), (0o600, 0o777)])
+def test_an_announcement_that_others_can_open_or_replace_kills_nobody(
+    tmp_path: Path, mode: int, of_directory: int
+) -> None:
+    """Whoever can open the file can lock it, so its process id may be that of any process."""
+    path = tmp_path / "daemon.json"
+    with path.open("w") as file:
+        json.dump({"url": "http://127.0.0.1:1", "token": "x", "pid": os.getpid()}, file)
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        path.chmod(mode)
+        tmp_path.chmod(of_directory)
+        with pytest.raises(NotFound):
+            kill_daemon(settings_in(tmp_path), dry_run=True)
+        assert running_daemon(settings_in(tmp_path)) is None
+
+
+def test_a_pipe_in_place_of_the_announcement_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "daemon.json", 0o600)
+    assert running_daemon(settings_in(tmp_path)) is None
