@@ -35,9 +35,12 @@ def distrusted(*paths: Path) -> str:
     """The first of these paths that is not to be believed, with the reason; "" if there is none. One may be missing."""
     for path in paths:
         try:
-            reason = distrust_reason(path.stat())
+            found = path.stat()
         except FileNotFoundError:
             continue
+        reason = distrust_reason(found)
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            reason = "is neither a file nor a directory"  # reading a pipe would wait for ever
         if reason:
             return f"{path} {reason}"
     return ""

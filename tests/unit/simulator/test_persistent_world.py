@@ -12,6 +12,8 @@ from holdfast.kernel.errors import NeedsOperator
 from holdfast.ports.machines import LaunchOrder, MachineError, Market
 from holdfast.simulator.demo.ordinary_day import OrdinaryDay
 from holdfast.simulator.demo.persistent_world import PersistentWorld, _read
+from holdfast.simulator.demo.stored_objects import UnreadableObjects
+from holdfast.simulator.demo.world_classes import WORLD_OBJECTS
 from tests.support.persistent_worlds import TAGS, begin
 
 
@@ -170,6 +172,19 @@ def test_a_world_that_others_may_write_is_not_read(tmp_path: Path, shared: str) 
     for writable in (True, False):
         with pytest.raises(NeedsOperator, match=rf"was not read: .*{shared} is writable by other users \(mode 0770\)"):
             PersistentWorld(tmp_path / "data" / "world", begin, speed=1, writable=writable)
+
+
+def test_a_pipe_in_place_of_the_world_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "world", 0o600)
+    with pytest.raises(NeedsOperator, match="neither a file nor a directory"):
+        _read(tmp_path / "world")
+
+
+def test_tuples_that_contain_each_other_many_times_are_refused_before_they_are_hashed() -> None:
+    """Each has the one before it twice, so a hash of the last would take 2^60 steps."""
+    tuples: list[list[Any]] = [["tuple", 1], *(["tuple", [number], [number]] for number in range(1, 60))]
+    with pytest.raises(UnreadableObjects):
+        WORLD_OBJECTS.read([["set", [60]], *tuples])
 
 
 def test_the_same_seed_makes_the_same_world_whatever_the_hash_seed() -> None:

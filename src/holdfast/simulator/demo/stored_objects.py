@@ -23,6 +23,9 @@ _Lock: Final = type(RLock())
 _SCALARS: Final = (type(None), bool, int, float, str)
 # Created empty and filled later, so that circles can be closed.
 _CONTAINERS: Final = {"list": list, "dict": dict, "set": set}
+# Of an immutable object with its parts, each counted as often as it occurs: computing its hash takes that long. Without
+# a limit, sixty tuples, each with the one before it twice, would take centuries.
+_PARTS_MOST: Final = 100_000
 _Value: TypeAlias = Any  # a scalar, or a reference: a list with one number
 _Row: TypeAlias = list[Any]  # the object's kind, and its values
 
@@ -117,6 +120,7 @@ class _Reading:
         self._frozen = frozen
         self._functions = functions
         self._made: dict[int, Any] = {}
+        self._parts: dict[int, int] = {}  # of immutable objects
 
     def root(self) -> object:
         for number, (kind, *_) in enumerate(self._rows):
@@ -135,7 +139,16 @@ class _Reading:
         (number,) = value
         if number not in self._made:
             self._made[number] = self._immutable(self._rows[number])
+            self._parts[number] = self._parts_in(self._rows[number])
         return self._made[number]
+
+    def _parts_in(self, row: _Row) -> int:
+        """How many objects a row has, directly or not. A value is `[number]`, or with its name `[name, [number]]`."""
+        values = [value if len(value) == 1 else value[1] for value in row[1:] if isinstance(value, list)]
+        found = 1 + sum(self._parts.get(value[0], 0) for value in values if isinstance(value, list))
+        if found > _PARTS_MOST:
+            raise ValueError("an object has too many parts")
+        return found
 
     def _fill(self, made: Any, row: _Row) -> None:
         match made:
