@@ -328,6 +328,7 @@ def test_no_failure_hides_another_check(account: Account) -> None:
     assert outcome["launch template"] == "ok"
     assert outcome["Kubernetes"] == outcome["Prometheus: CPU"] == "failed"
     assert outcome["Kubernetes permissions"] == "not asked"
+    assert [each.seen[:14] for each in found if each.check == "Prometheus: CPU"] == ["Prometheus at "]
     assert outcome["GitHub webhook secret"] == outcome["clock"] == "ok"
 
 
