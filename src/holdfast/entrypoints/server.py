@@ -142,9 +142,7 @@ def _open(settings: Settings, viewing: Viewing, stack: ExitStack, changed: Calla
     tables = stack.enter_context(opened_tables(settings, clock))
     # In the background: DynamoDB may be slow, and the health check must not wait for it.
     threading.Thread(target=_report_tables, args=(tables,), daemon=True).start()
-    stack.enter_context(
-        Housekeeping(store, lambda: check_expiry(store, world.clock.now(), world.machines.server_time(), "EC2"))
-    )
+    stack.enter_context(Housekeeping(store, lambda: check_expiry(store, world.clock.now(), world.ec2_time(), "EC2")))
     health = TickHealth(clock, lambda: world.real_seconds(settings.tick_sec))
     observers = Observers(metrics, LatestTick(runs_ticks=changed is not None), Live(), health)
     tracking = stack.enter_context(_open_tracking(settings, world, store, metrics, viewing))

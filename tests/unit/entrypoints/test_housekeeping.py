@@ -1,13 +1,17 @@
 """Expired items do not accumulate in a file."""
 
 import threading
+from collections.abc import Sequence
 
 import pytest
 
 from holdfast.adapters.memory import memory_store
 from holdfast.control.clock_check import WrongClock, check_expiry
 from holdfast.entrypoints.daemon import EXPIRY_BATCH_MOST, Housekeeping, remove_all_expired
+from holdfast.entrypoints.wiring.world import OpenWorld
 from holdfast.kernel.errors import StoreUnavailable
+from holdfast.kernel.instants import Instant
+from holdfast.ports.machines import MachineError, Subnet
 from holdfast.ports.store import Key, Table
 from holdfast.ports.store.tables import JOBS, LOGS
 from tests.clocks import StillClock
@@ -92,3 +96,30 @@ def test_a_refused_removal_removes_nothing() -> None:
     with Housekeeping(store, refuse, every_seconds=0.01):  # type: ignore[arg-type]
         assert refused.wait(60)
     assert store.asked == 0
+
+
+class SilentEc2:
+    """Its time is known after the first request, as in a process that runs no ticks."""
+
+    def __init__(self, *, is_away: bool) -> None:
+        self.is_away = is_away
+        self.requests = 0
+
+    def subnets(self, subnets: Sequence[str]) -> list[Subnet]:
+        self.requests += 1
+        if self.is_away:
+            raise MachineError("ConnectTimeoutError", "away")
+        return []
+
+    def server_time(self) -> Instant | None:
+        return None if self.is_away or not self.requests else StillClock().now()
+
+
+def test_a_process_that_runs_no_ticks_asks_ec2_for_its_time_once() -> None:
+    """Otherwise a store that stood still for more than a week would be left with its expired items for ever."""
+    ec2 = SilentEc2(is_away=False)
+    world = OpenWorld(StillClock(), ec2, None, None, ["subnet-a"], "", "", None)  # type: ignore[arg-type]
+    assert world.ec2_time() == world.ec2_time() == StillClock().now()
+    assert ec2.requests == 1
+    away = OpenWorld(StillClock(), SilentEc2(is_away=True), None, None, ["subnet-a"], "", "", None)  # type: ignore[arg-type]
+    assert away.ec2_time() is None

@@ -5,7 +5,7 @@ Lambda imports this, so the simulator and what only a daemon needs are imported 
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -23,7 +23,7 @@ from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
 from holdfast.ports.kube import Kube
-from holdfast.ports.machines import Machines
+from holdfast.ports.machines import MachineError, Machines
 from holdfast.ports.notify import Notifier
 from holdfast.ports.signals import Signals
 from holdfast.ports.store import Store
@@ -63,6 +63,13 @@ class OpenWorld:
     def real_seconds(self, seconds: float) -> float:
         """Converts the world's seconds to real seconds."""
         return seconds / self.simulated.speed if self.simulated else seconds
+
+    def ec2_time(self) -> Instant | None:
+        """EC2's time; None if EC2 does not answer. A process that runs no ticks sends it no other request."""
+        if self.machines.server_time() is None:
+            with suppress(MachineError):
+                self.machines.subnets(self.subnets)
+        return self.machines.server_time()
 
     def cluster(self, settings: Settings, store: Store) -> Cluster:
         tags = machine_tags(settings)
