@@ -192,9 +192,12 @@ def test_workers_are_launched_join_and_are_replaced_after_an_interruption(accoun
         until(lambda: not account.kube.has_secret("kube-system", f"{taken.id}.node-password.k3s"), run)
         assert len(account.alive()) == 2
 
-        ticks = json.loads(run.get("/api/decisions")[1])["items"]
-        kinds = {step["kind"] for tick in ticks for step in tick["steps"]}
-        assert {"complete_scale_up", "cordon_interrupted", "accept_replacement"} <= kinds
+        def step_kinds() -> set[str]:
+            ticks = json.loads(run.get("/api/decisions")[1])["items"]
+            return {step["kind"] for tick in ticks for step in tick["steps"]}
+
+        # A tick is logged when it ends, so what it did is there a moment before its log.
+        until(lambda: {"complete_scale_up", "cordon_interrupted", "accept_replacement"} <= step_kinds(), run)
         code, errors = run.stopped_by(signal.SIGTERM)
     assert code == 0, errors
     assert account.settings["AWS_SECRET_ACCESS_KEY"] not in errors.split()

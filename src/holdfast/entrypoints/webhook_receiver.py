@@ -35,12 +35,12 @@ from holdfast.views.job_views import job_key
 from holdfast.views.query_params import QueryParams
 
 RETRY_SECONDS: Final = 10
-_STATUSES: Final = {
+STATUSES: Final = {
     WebhookRefusal.UNSIGNED: (401, "unauthorized"),
     WebhookRefusal.TOO_LARGE: (413, "too_large"),
     WebhookRefusal.NOT_JSON: (415, "unsupported_media_type"),
     WebhookRefusal.MALFORMED: (400, "bad_request"),
-    WebhookRefusal.TOO_OLD: (400, "bad_request"),
+    WebhookRefusal.TOO_OLD: (503, "unavailable"),  # the sweep does not request a 400 again
 }
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def _admitted_or_refused(headers: Mapping[str, str], body: bytes, known: Webhook
 
 def _outcome(receipt: Receipt | HoldfastError) -> WebhookOutcome:
     if isinstance(receipt, WebhookRefused):
-        status, code = _STATUSES[receipt.refusal]
+        status, code = STATUSES[receipt.refusal]
         return _failed(status, code, str(receipt))
     if isinstance(receipt, HoldfastError):
         # Store unavailable, or table missing or full: not acknowledged, so GitHub's delivery log lists it as failed.

@@ -2,17 +2,29 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from holdfast.adapters.memory import memory_store
+from holdfast.entrypoints.webhook_receiver import STATUSES
+from holdfast.jobs.intake.webhook import WebhookRefusal
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.github_sweeps import GitHubSweeps
-from holdfast.jobs.sweep.lost_webhooks import LOG_SECONDS, REREAD_SECONDS, cursor_key, is_behind, sweep_deliveries
+from holdfast.jobs.sweep.lost_webhooks import (
+    LOG_SECONDS,
+    REREAD_SECONDS,
+    cursor_key,
+    is_behind,
+    is_worth_redelivery,
+    sweep_deliveries,
+)
 from holdfast.jobs.sweep.retry import RetryPolicy
+from holdfast.kernel.errors import StoreUnavailable
 from holdfast.ports.github import DeliveryPage, DeliveryRecord
-from holdfast.ports.store import Store, set_all
+from holdfast.ports.store import Item, Key, Meter, Store, Table, set_all
+from holdfast.ports.store.forwarding import ForwardingStore
 from holdfast.ports.store.tables import STATE
 from tests.clocks import StillClock
 from tests.payloads import CREATED
@@ -100,6 +112,41 @@ def test_records_from_long_before_the_last_sweep_are_not_read_again(store: Store
     sweep_deliveries(store, log, APP, later, CallBudget(10))  # type: ignore[arg-type]
     log.pages = ([succeeded(9, "nine"), failed(5)],)
     assert sweep_deliveries(store, log, APP, later, CallBudget(10)).examined == 0  # type: ignore[arg-type]
+
+
+class ForgetfulStore(ForwardingStore):
+    """Its next read of stored ids fails."""
+
+    is_away = False
+
+    def get(self, table: Table, key: Key, *, consistent: bool = True) -> Item | None:
+        if self.is_away and "#lost#" in key.partition:
+            raise StoreUnavailable("away")
+        return super().get(table, key, consistent=consistent)
+
+    def metered(self, meter: Meter) -> Store:
+        return ForgetfulStore(self._store.metered(meter))
+
+
+def test_ids_that_cannot_be_read_are_requested_by_a_later_sweep(store: Store) -> None:
+    """Found by seeds 125, 725, 761 and 977: their name was forgotten when the store did not answer."""
+    forgetful = ForgetfulStore(store)
+    log = Log([failed(9), failed(8)], [failed(7)])
+    sweep(forgetful, log, 3)
+    assert log.asked == [7]
+    forgetful.is_away = True
+    with pytest.raises(StoreUnavailable):
+        sweep(forgetful, log, 3)
+    forgetful.is_away = False
+    sweep(forgetful, log, 3)
+    assert log.asked == [7, 8, 9]
+
+
+def test_a_delivery_that_was_refused_as_too_old_is_requested_again() -> None:
+    """Our clock may have been ahead."""
+    record = replace(failed(9), status_code=STATUSES[WebhookRefusal.TOO_OLD][0])
+    assert is_worth_redelivery(record, CREATED)
+    assert is_worth_redelivery(replace(record, is_redelivery=True), CREATED)
 
 
 def test_an_unfinished_sweep_of_an_older_version_is_resumed(store: Store) -> None:

@@ -43,7 +43,7 @@ class WebhookRefusal(StrEnum):
     TOO_LARGE = "too_large"  # 413
     NOT_JSON = "not_json"  # another media type, or encoded content (415)
     MALFORMED = "malformed"  # signed, but not JSON, past a limit of it, or without GitHub's headers (400)
-    TOO_OLD = "too_old"  # a replay; or our clock is ahead, so GitHub's delivery log must show a failure (400)
+    TOO_OLD = "too_old"  # a replay; or our clock is ahead, so the sweep must request it again (503)
 
 
 class WebhookRefused(BadRequest):

@@ -133,7 +133,8 @@ class _DeliverySweep:
         """Request what was lost, the oldest first."""
         while self._lost or self._stored:
             if not self._lost:
-                self._lost = self._loaded(self._stored.pop())
+                self._lost = self._loaded(self._stored[-1])
+                self._stored.pop()  # not before they are read: if that fails, the name is stored again
                 continue
             if not self._budget.spend():
                 return
