@@ -1,6 +1,6 @@
 """Which GitHub a webhook comes from: its server and its installation.
 
-One secret signs everything, so it does not tell installations or servers apart:
+One secret signs everything, so it does not distinguish installations or servers:
 
 - GITHUB_INSTALLATIONS may list the installations that are accepted.
 - Keys contain the installation, and two servers may use the same id (0 without a GitHub App). The first server of an
@@ -49,9 +49,7 @@ class Senders:
 
     def admit(self, store: Store, payload: RepositoryPayload, now: Instant) -> None:
         """Check the sender, and complete the payload's installation; UnusablePayload if it is not accepted."""
-        server = server_of(payload.repository)
-        owner = bounds.repository_name(payload.repository.full_name).partition("/")[0].lower()
-        found = InstallationId(payload.installation.id) if payload.installation else NO_INSTALLATION
+        server, owner, found = _named(payload)
         if found == NO_INSTALLATION and server:
             found = self._installation_of(store, (server, owner), now)
             payload.installation = Installation(found)
@@ -64,9 +62,7 @@ class Senders:
 
     def recognize(self, payload: RepositoryPayload) -> None:
         """As `admit`, as far as this process remembers: without the store, which may be away."""
-        server = server_of(payload.repository)
-        owner = bounds.repository_name(payload.repository.full_name).partition("/")[0].lower()
-        found = InstallationId(payload.installation.id) if payload.installation else NO_INSTALLATION
+        server, owner, found = _named(payload)
         if found == NO_INSTALLATION and server:
             found = self._installations.get((server, owner), NO_INSTALLATION)
             payload.installation = Installation(found)
@@ -101,6 +97,13 @@ class Senders:
         found = InstallationId(int(item["installation"]))
         _remember(self._installations, owner, found)
         return found
+
+
+def _named(payload: RepositoryPayload) -> tuple[str, str, InstallationId]:
+    """The server, the owner and the installation that the payload names."""
+    owner = bounds.repository_name(payload.repository.full_name).partition("/")[0].lower()
+    found = InstallationId(payload.installation.id) if payload.installation else NO_INSTALLATION
+    return server_of(payload.repository), owner, found
 
 
 def _check_same_server(installation: InstallationId, server: str, known: str) -> None:
