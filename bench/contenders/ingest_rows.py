@@ -179,6 +179,7 @@ def _identity(payload: Job, key: str, run_key: str, received: str, now: int) -> 
         "GSI3-PK": run_key,
         "received_at": received,
         "ttl": now + _KEPT_SECONDS,
+        "repo_id": repository.id,
         "repo_is_private": repository.private,
         "workflow_name": reported.workflow_name,
         "job_name": reported.name,
@@ -267,6 +268,7 @@ def _run_identity(payload: Job | Run, key: str, now: int) -> Item:
         "SK": "v",
         "ttl": now + _KEPT_SECONDS,
         "repo_full_name": repository.full_name,
+        "repo_id": repository.id,
         "repo_is_private": repository.private,
     }
 
