@@ -87,6 +87,7 @@ def machines(subnets: list[Subnet], count: int) -> SimulatedEc2:
         token = f"early-{number}"
         ec2.launch(LaunchOrder(token, "lt-0:1", "t3.medium", Market.SPOT, subnet.id, subnet.zone, TAGS | ACCEPTED, ""))
     timeline.sleep(_DAY_SECONDS)
+    ec2.is_dated = False  # its time stands still; responses have the machine's own date
     return ec2
 
 

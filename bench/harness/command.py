@@ -1,10 +1,11 @@
 """The command line. Figures go to stdout, progress to stderr.
 
-A missed goal is shown, but is not a failure: machines are noisy. Exit codes: 0 measured, 2 wrong usage, 130
-interrupted.
+A missed goal is shown, but is not a failure: machines are noisy. Exit codes: 0 measured, 1 a benchmark failed, 2 wrong
+usage, 130 interrupted.
 """
 
 import sys
+import traceback
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,10 @@ from holdfast.cli.terminal.output import print_json, print_table
 RESULTS: Final = BENCHMARKS / "RESULTS.md"
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
+
+
+class BenchmarkFailed(Exception):
+    """Some of the benchmarks raised an error; the others were measured."""
 
 
 @click.command("python -m bench")
@@ -47,6 +52,9 @@ def main(arguments: list[str]) -> int:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"bench: {text}", file=sys.stderr)
         return 2
+    except BenchmarkFailed as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -59,7 +67,14 @@ def _list(*, as_json: bool) -> None:
 
 
 def _run_all(*, as_json: bool, quick: bool) -> None:
-    results = [_run(each, quick=quick) for each in every_benchmark()]
+    """Run all, even if one fails: a run takes half an hour."""
+    results, failed = [], []
+    for each in every_benchmark():
+        try:
+            results.append(_run(each, quick=quick))
+        except Exception:
+            traceback.print_exc()
+            failed.append(each.name)
     if as_json:
         print_json(_listing([result.as_json() for result in results]))
     else:
@@ -67,10 +82,12 @@ def _run_all(*, as_json: bool, quick: bool) -> None:
             _print(result, as_json=False)
     if quick:
         print(f"bench: a quick run is not representative; {RESULTS.name} is unchanged", file=sys.stderr)
-        return
-    described = machine.description(Path.cwd())
-    RESULTS.write_text(report.page(results, described, datetime.now(UTC).date()), encoding="utf-8")
-    print(f"bench: wrote {BENCHMARKS.name}/{RESULTS.name}", file=sys.stderr)
+    else:
+        described = machine.description(Path.cwd())
+        RESULTS.write_text(report.page(results, described, datetime.now(UTC).date()), encoding="utf-8")
+        print(f"bench: wrote {BENCHMARKS.name}/{RESULTS.name}", file=sys.stderr)
+    if failed:
+        raise BenchmarkFailed(f"failed, and missing from the results: {', '.join(failed)}")
 
 
 def _run(each: Benchmark, *, quick: bool) -> Result:

@@ -272,6 +272,24 @@ def test_all_writes_the_results_and_a_quick_run_does_not(
     assert item["name"] == "pretended"
 
 
+def test_a_benchmark_that_fails_costs_no_other_ones_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = pretend(monkeypatch, tmp_path, FIGURES)
+    [measured] = command.every_benchmark()
+
+    def fail(_: Run) -> list[Figure]:
+        raise RuntimeError("its server died")
+
+    broken = Benchmark("broken", "Never ends well.", fail)
+    monkeypatch.setattr(command, "every_benchmark", lambda: [broken, measured])
+    assert command.main(["all"]) == 1
+    assert "## pretended" in results.read_text(encoding="utf-8")
+    said = capsys.readouterr().err
+    assert "its server died" in said
+    assert said.endswith("bench: failed, and missing from the results: broken\n")
+
+
 def test_the_page_says_what_was_measured_where_and_which_goals_were_missed(tmp_path: Path) -> None:
     """But not on whose machine, nor in which directory."""
     result = Result(Benchmark("pretended", "Looks at nothing. Quickly.", lambda _: []), FIGURES, ["Java is missing."])
