@@ -276,7 +276,7 @@ def test_a_benchmark_that_fails_costs_no_other_ones_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = pretend(monkeypatch, tmp_path, FIGURES)
-    [measured] = command.every_benchmark()
+    [measured] = command.every_benchmark()  # type: ignore[attr-defined]
 
     def fail(_: Run) -> list[Figure]:
         raise RuntimeError("its server died")
