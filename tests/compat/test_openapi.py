@@ -19,12 +19,13 @@ _DESCRIBED: Final = "it was described as any object"
 _UNKNOWN: Final = "before the first tick, the number of workers is unknown, not 0"
 _SLOW: Final = "the simulated world can be slower during actions"
 _OLDER: Final = "entries that an older deployment wrote may lack it"
+_CARRIED: Final = "a job that an earlier attempt executed is not counted again"
 INTENDED: Final = {
     "lastTick/required: ticks, told": _ALWAYS_THERE,
     "items/required: ticks, told": _ALWAYS_THERE,
     "items/required: groups, ticks, told, why_nothing": _ALWAYS_THERE,
     "rules/items/required: words": _ALWAYS_THERE,
-    "job-queue/properties/items/items/required: position, why": _ALWAYS_THERE,
+    "job-queue/properties/items/items/required: is_carried_over, position, why": _ALWAYS_THERE,
     "dynamodb-cost/required: prices_as_of, prices_source": _ALWAYS_THERE,
     "dynamodb-cost/properties/prices_as_of": _ALWAYS_THERE,
     "dynamodb-cost/properties/prices_source": _ALWAYS_THERE,
@@ -40,6 +41,9 @@ INTENDED: Final = {
     "required: runs_ticks": "distinguishes a process without ticks from one whose ticks fail",
     "simulator/properties/slow_motion": _SLOW,
     "simulator/required: slow_motion": _SLOW,
+    "properties/is_carried_over": _CARRIED,
+    "required: is_carried_over": _CARRIED,
+    "properties/status/enum: cancelled, not_required": "a deployment that nobody decides does not stay pending",
     "slots/items/properties": _DESCRIBED,
     "slots/items/required": _DESCRIBED,
     "policy/properties": _DESCRIBED,

@@ -76,10 +76,10 @@ def _running(jobs: JobsNow) -> str:
     if not jobs.installations:
         return ""
     counts = jobs.counts
-    approval = f", {_many(counts.waiting)} waiting for approval" if counts.waiting.jobs else ""
+    held = f", {_many(counts.waiting)} held back by GitHub" if counts.waiting.jobs else ""
     running, queue = counts.in_progress, _many(counts.queued, counts.scheduled)
     jobs_running = f"{_many(running)} {'job' if running.jobs == 1 else 'jobs'}"
-    return f"{jobs_running} running, {queue} queued{approval}."
+    return f"{jobs_running} running, {queue} queued{held}."
 
 
 def _many(*counts: JobCount) -> str:

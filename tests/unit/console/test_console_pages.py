@@ -144,7 +144,7 @@ def test_the_overview_shows_current_activity(world: ConsoleWorld) -> None:
     data = world.get("/api/overview").json
     page = world.get("/").text
     assert data["headline"][0].startswith(f"{len(world.stage.alive)} workers with ")
-    assert data["headline"][-1] == "1 job running, 1 queued, 1 waiting for approval."
+    assert data["headline"][-1] == "1 job running, 1 queued, 1 held back by GitHub."
     for sentence in data["headline"]:
         assert sentence in page
     assert data["cost"]["usd_per_hour"] > 0

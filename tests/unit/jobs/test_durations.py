@@ -1,9 +1,12 @@
 """How long each stage of a job took, in whatever order its events arrived."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.jobs.model.durations import Moments
+from holdfast.jobs.model.durations import Moments, is_carried_over
 from tests.clocks import START
 
 SECONDS = {
@@ -21,7 +24,7 @@ NAMES = (*SECONDS, "waiting", "queued", "terminated")
 
 def moments(**seconds: int | None) -> Moments:
     known = {name: None if at is None else START.plus(at) for name, at in seconds.items()}
-    return Moments(**{name: known.get(name) for name in NAMES})
+    return Moments(**{name: known.get(name) for name in NAMES}, has_gate=True)
 
 
 def stages(**changed: int | None) -> dict[str, float]:
@@ -55,7 +58,42 @@ def test_an_unreported_stage_counts_for_the_next_one() -> None:
 def test_approval_time_is_in_no_other_stage() -> None:
     found = stages(waiting=1, queued=30, scheduled=33, attached=35, started=60)
     assert (found["approval"], found["decision"]) == (29, 3)
-    assert "webhook_lag" not in found
+    assert not {"webhook_lag", "held"} & set(found)
+
+
+def test_a_wait_without_a_deployment_is_not_called_approval() -> None:
+    """A concurrency limit holds a job back as well; its time is in no queue time either."""
+    job = replace(moments(**SECONDS | {"waiting": 1, "queued": 30, "started": 60}), has_gate=False)
+    assert (job.approval_ms, job.held_ms, job.overall_queue_ms) == (None, 29_000, 31_000)
+    assert (job.stages_ms()["approval"], job.stages_ms()["held"]) == (None, 29_000)
+
+
+CARRIED = {
+    "created_at": "2026-01-15T11:00:00Z",
+    "started_at": "2026-01-15T10:00:10Z",
+    "completed_at": "2026-01-15T10:00:20Z",
+    "runner_name": "runner 7",
+    "GSI3-PK": "1#2#2",
+}
+
+
+def test_a_job_that_an_earlier_attempt_executed_is_carried_over() -> None:
+    assert is_carried_over(CARRIED)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"GSI3-PK": "1#2#1"},
+        {"completed_at": "2026-01-15T11:00:00Z"},
+        {"runner_name": ""},
+        {"completed_at": None},
+        {"created_at": None},
+    ],
+)
+def test_a_job_that_its_own_attempt_executed_is_not(changed: dict[str, str | None]) -> None:
+    """Of a first attempt; ended after it was created; skipped, so that no runner had it; not ended yet."""
+    assert not is_carried_over({name: value for name, value in (CARRIED | changed).items() if value is not None})
 
 
 @given(st.fixed_dictionaries({name: st.none() | st.integers(0, 500) for name in NAMES}))

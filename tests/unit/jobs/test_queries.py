@@ -18,9 +18,10 @@ from holdfast.jobs.model.facts import Status
 from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey
 from holdfast.jobs.model.run import folded_run, run_event
 from holdfast.jobs.read import queries, statistics
+from holdfast.jobs.read.explain import explanation_of
 from holdfast.jobs.read.item_views import Viewing, event_view, job_view
 from holdfast.jobs.read.queries import EXAMINED_MOST, Filter, FoundItems, Paging, Span
-from holdfast.jobs.read.run_views import deployment_view, run_view
+from holdfast.jobs.read.run_views import DeploymentView, deployment_view, run_view
 from holdfast.jobs.read.stuck import StuckLimits, stuck_jobs
 from holdfast.kernel.errors import BadRequest, NotFound
 from holdfast.kernel.ids import DeploymentId, InstallationId, InstanceId, JobId, RunId
@@ -29,7 +30,7 @@ from holdfast.ports.store.tables import JOBS, TABLES
 from holdfast.views.job_views import JobViews
 from tests.call_gate import CallGate
 from tests.clocks import StillClock
-from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, REPOSITORY, RUN_ID, delivery, job_payload
+from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, REPOSITORY, RUN_ID, delivery, job_payload, sample
 from tests.support.job_deliveries import DEPLOYMENT, gated, plain, run, say
 
 INSTALLATION = InstallationId(INSTALLATION_ID)
@@ -286,6 +287,70 @@ def test_an_unreported_approval_is_inferred_from_the_job(store: Store) -> None:
     view = deployment_view(*found)
     assert (view.status, view.is_inferred, view.approved_at) == ("approved", True, "2026-01-15T10:00:10.000Z")
     assert queries.deployment(store, DEPLOYMENT) is None
+
+
+def shown_deployment(store: Store, number: int = 7) -> DeploymentView:
+    found = queries.deployment(store, DeploymentKey(INSTALLATION, DeploymentId(number)))
+    assert found is not None
+    return deployment_view(*found)
+
+
+def test_a_deployment_without_a_rule_never_waits(store: Store) -> None:
+    add(store, 1, "queued", deployment=7)
+    assert shown_deployment(store).status == "pending"
+    add(store, 1, "queued", "in_progress", deployment=7)
+    view = shown_deployment(store)
+    assert (view.status, view.is_inferred, view.approved_at) == ("not_required", True, None)
+
+
+@pytest.mark.parametrize(("conclusion", "status"), [("failure", "rejected"), ("cancelled", "cancelled")])
+def test_a_deployment_whose_jobs_have_ended_is_not_pending(store: Store, conclusion: str, status: str) -> None:
+    """Without an App no review is reported: the end of the jobs says what became of their deployment."""
+    for number in (1, 2):
+        add(store, number, "waiting", deployment=7)
+    ends = {"at": CREATED.plus(60), "conclusion": conclusion, "deployment": 7, "runner_name": None}
+    for number in (1, 2):
+        assert shown_deployment(store).status == "pending"
+        payload = job_payload("completed", job_id=number, **ends)  # type: ignore[arg-type]
+        payload["workflow_job"]["started_at"] = None
+        tracker_on(store).receive(delivery("workflow_job", payload, CREATED.plus(60), number))
+    view = shown_deployment(store)
+    assert (view.status, view.is_inferred) == (status, True)
+    assert (view.rejected_at is not None) == (status == "rejected")
+
+
+def test_a_deployment_that_no_workflow_made_is_ignored(store: Store) -> None:
+    payload = sample("deployment") | {"workflow_run": None, "workflow": None}
+    receipt = tracker_on(store).receive(delivery("deployment", payload, CREATED))
+    assert (receipt.result, receipt.reason) == ("ignored", "no workflow made this deployment, so no job waits for it")
+    assert queries.deployment(store, DeploymentKey(INSTALLATION, payload["deployment"]["id"])) is None
+
+
+def test_a_job_that_was_carried_over_is_not_counted_again(store: Store) -> None:
+    add(store, 1, "queued", "in_progress", "completed", pool="small")
+    add(
+        store,
+        2,
+        "completed",
+        created=3600,
+        run_attempt=2,
+        started_at=CREATED.iso_seconds(),
+        completed_at=CREATED.plus(20).iso_seconds(),
+    )
+    first, again = (queries.job(store, JobKey(INSTALLATION, JobId(number))) or {} for number in (1, 2))
+    assert (job_view(first, VIEWING).is_carried_over, job_view(again, VIEWING).is_carried_over) == (False, True)
+    assert statistics.group_of("", [first, again]).jobs == 1
+    found = explanation_of(again, None, CREATED.plus(7200), StuckLimits())
+    assert found.because == "It was carried over: an earlier attempt of its run had executed it, with success."
+
+
+def test_jobs_of_the_same_second_are_in_the_order_of_their_ids(store: Store) -> None:
+    """DynamoDB and SQLite return them in different orders; text would put 10 before 9."""
+    for number in (10, 9, 100):
+        add(store, number, "queued")
+    assert ids(queries.jobs_by_status(store, INSTALLATION, "queued")) == [100, 10, 9]
+    oldest = Paging(is_newest_first=False)
+    assert ids(queries.jobs_by_status(store, INSTALLATION, "queued", paging=oldest)) == [9, 10, 100]
 
 
 def test_figures_of_a_repository(store: Store) -> None:

@@ -116,6 +116,18 @@ def test_a_renamed_repository_is_still_the_same(store: Store) -> None:
     assert (queries.run(store, RUN) or {})["status"] == "completed"
 
 
+def test_a_transferred_repository_continues_under_the_new_owners_installation(store: Store) -> None:
+    tracker = tracker_on(store)
+    tracker.receive(job("queued", 0))
+    before = queries.job(store, JOB)
+    for seconds, action in ((30, "in_progress"), (60, "completed")):
+        payload = job_payload(action, at=CREATED.plus(seconds), installation=5, started=CREATED.plus(30))
+        payload["repository"] |= {"full_name": "new-owner/backend-service", "owner": {"login": "new-owner"}}
+        assert tracker.receive(delivery("workflow_job", payload, CREATED.plus(seconds))).result == "stored"
+    assert (queries.job(store, JobKey(InstallationId(5), JobId(JOB_ID))) or {})["status"] == "completed"
+    assert queries.job(store, JOB) == before
+
+
 def test_only_listed_installations_are_accepted(store: Store) -> None:
     tracker = tracker_on(store, senders=Senders(frozenset({int(INSTALLATION)})))
     other = delivery("workflow_job", job_payload("queued", installation=5), CREATED)

@@ -99,7 +99,7 @@ def test_one_job_waits_and_several_jobs_wait() -> None:
     said = headline(structs.replace(QUIET, pending=1), structs.replace(NO_JOBS, counts=counts))
     assert said == [
         "3 workers with 12 pods; 1 pod pending.",
-        "0 jobs running, 0 queued, 1 waiting for approval.",
+        "0 jobs running, 0 queued, 1 held back by GitHub.",
     ]
     assert headline(structs.replace(QUIET, pending=2), NO_JOBS)[0].endswith("; 2 pods pending.")
 
@@ -108,7 +108,7 @@ def test_a_count_that_reached_its_limit_is_shown_as_at_least() -> None:
     many = JobCount(jobs=500, more=True)
     counts = OpenJobs(in_progress=many, scheduled=JobCount(jobs=3), queued=many, waiting=many)
     said = headline(QUIET, structs.replace(NO_JOBS, counts=counts))
-    assert said[-1] == "500+ jobs running, 503+ queued, 500+ waiting for approval."
+    assert said[-1] == "500+ jobs running, 503+ queued, 500+ held back by GitHub."
 
 
 def test_before_the_first_tick_everything_is_unknown() -> None:

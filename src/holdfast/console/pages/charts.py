@@ -27,6 +27,7 @@ _AXIS_MINUTES: Final = ((1, 10), (3, 30), (6, 60), (24, 240))
 _STAGES: Final = {
     "webhook_lag": "until GitHub's first webhook about the job arrived",
     "approval": "until a person approved its deployment",
+    "held": "until GitHub released it: by a concurrency limit, or a rule without a deployment",
     "decision": "in the queue, until the runner fleet decided to start a machine for it",
     "launch": "until EC2 launched the machine",
     "boot": "until the machine had booted",

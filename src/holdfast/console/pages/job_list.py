@@ -29,7 +29,7 @@ TABS: Final = (
     ("all", "All", None),
     ("queue", "Queue", "queued"),
     ("running", "Running", "in_progress"),
-    ("waiting", "For approval", "waiting"),
+    ("waiting", "Held back", "waiting"),
     ("stuck", "Stuck", None),
     ("finished", "Finished", "completed"),
 )

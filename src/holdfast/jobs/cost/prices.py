@@ -11,7 +11,7 @@ from decimal import Decimal
 from importlib.resources import files
 from typing import Final, Self
 
-from holdfast.jobs.model.durations import moments_of
+from holdfast.jobs.model.durations import is_carried_over, moments_of
 from holdfast.jobs.model.machines import earlier_machines, with_own_machine
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.instants import Instant
@@ -81,6 +81,8 @@ class Cost:
 
 def cost_of(job: Item, prices: Prices, now: Instant | None = None) -> Cost | None:
     """The cost of the job's machines, one for each attempt, until they ended or until now; None if unknown."""
+    if is_carried_over(job):
+        return None  # the attempt that executed it has the cost
     last = _cost_of_machine(with_own_machine(job), prices, now)
     # What was reclaimed was paid for. A machine whose end was not reported ended at the latest with the next attempt.
     earlier = [_cost_of_machine(facts, prices, _end_of(facts)) for facts in earlier_machines(job)]

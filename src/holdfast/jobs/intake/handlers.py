@@ -69,6 +69,8 @@ def handle_deployment(context: HandlerContext, delivery: Delivery) -> Receipt:
     event = deployments.deployment_event(delivery, payload, context.now)
     if delivery.event == "deployment_status" and not event.link.is_waiting:
         return _ignored(delivery, "the progress of a deployment is tracked by its job's webhooks")
+    if event.run is None and not event.link.is_waiting:
+        return _ignored(delivery, "no workflow made this deployment, so no job waits for it")
     if event.job is not None:
         return _record_event(context, delivery, event.job)
     update = deployments.link_update(event.link, event.run, event.repository, context.now)

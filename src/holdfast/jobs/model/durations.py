@@ -2,12 +2,14 @@
 
     created ─ approval ─▶ queued ─ decision ─▶ scheduled ─ launch ─▶ attached ─ boot ─▶ registered ─ assign ─▶ started
 
-The time that people take to approve is separate: no queue time includes it.
+The time that people take to approve is separate: no queue time includes it. The same holds for a job that GitHub holds
+back without a deployment, by a concurrency limit for example; that is not called approval.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from holdfast.jobs.model.keys import run_key_of
 from holdfast.jobs.model.machines import with_own_machine
 from holdfast.jobs.model.times import parsed
 from holdfast.kernel.instants import Instant
@@ -29,10 +31,11 @@ class Moments:
     started: Instant | None
     completed: Instant | None
     terminated: Instant | None
+    has_gate: bool = False  # it names a deployment
 
     @property
     def released(self) -> Instant | None:
-        """When its wait for approval ended: it queued again, started or ended. None: it never waited, or still does."""
+        """When GitHub stopped holding it back: it queued again, started or ended. None: it was not, or still is."""
         if self.waiting is None:
             return None
         if self.queued is not None and self.queued > self.waiting:
@@ -40,17 +43,23 @@ class Moments:
         return self.started or self.completed
 
     @property
-    def approval_ms(self) -> int:
+    def held_ms(self) -> int:
+        """How long GitHub held it back, for an approval or for another reason."""
         return _between(self.waiting, self.released) or 0
 
     @property
+    def approval_ms(self) -> int | None:
+        """How long it waited for the approval of its deployment; None if it did not, or still does."""
+        return self.held_ms if self.has_gate and self.released is not None else None
+
+    @property
     def overall_queue_ms(self) -> int | None:
-        """From creation until a runner started it, without the time for approval."""
-        return _less(_between(self.created, self.started), self.approval_ms)
+        """From creation until a runner started it, without the time in which GitHub held it back."""
+        return _less(_between(self.created, self.started), self.held_ms)
 
     @property
     def internal_queue_ms(self) -> int | None:
-        """The part of it that is ours: since the first webhook of the job, or its approval."""
+        """The part of it that is ours: since the first webhook of the job, or its release."""
         begin = self.received
         if begin is not None and self.released is not None and self.released > begin:
             begin = self.released
@@ -81,6 +90,7 @@ class Moments:
         return {
             "webhook_lag": _between(self.created, received) if self.waiting is None else None,
             "approval": self.approval_ms or None,
+            "held": None if self.has_gate else self.held_ms or None,
             "decision": _between(ready, scheduled),
             "launch": _between(scheduled, attached),
             "boot": _between(attached, booted),
@@ -104,7 +114,20 @@ def moments_of(job: Item) -> Moments:
         started=parsed(job.get("started_at")),
         completed=parsed(job.get("completed_at")),
         terminated=_from_ms(job.get("terminated_ms")),
+        has_gate="deployment_id" in job,
     )
+
+
+def is_carried_over(job: Mapping[str, Value]) -> bool:
+    """Whether an earlier attempt of its run executed it.
+
+    "Re-run failed jobs" lists the jobs that had succeeded once more in the new attempt, with new ids and the times and
+    runners of their execution. Nothing was executed for them.
+    """
+    created, completed = parsed(job.get("created_at")), parsed(job.get("completed_at"))
+    if created is None or completed is None or completed >= created or not job.get("runner_name"):
+        return False
+    return "GSI3-PK" in job and run_key_of(job["GSI3-PK"]).run_attempt > 1
 
 
 def _in_order(moments: Sequence[Instant | None], end: Instant | None) -> list[Instant | None]:

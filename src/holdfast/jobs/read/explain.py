@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.jobs.model.durations import Moments, moments_of
+from holdfast.jobs.model.durations import Moments, is_carried_over, moments_of
 from holdfast.jobs.model.facts import Status
 from holdfast.jobs.model.machines import is_taken_down
 from holdfast.jobs.read.item_views import JobView, repository_of
@@ -75,7 +75,7 @@ def _queued(job: Item, moments: Moments) -> Explanation:
     labels = ", ".join(cut(label) for label in job.get("labels", ())) or "no labels"
     because = f"No runner has been requested yet. Its labels: {labels}."
     if moments.released is not None:
-        because = f"It was released after {age(moments.approval_ms // 1000)} of waiting. " + because
+        because = f"It was released after {age(moments.held_ms // 1000)} of waiting. " + because
     return Explanation(
         "queued", _iso(moments.queued or moments.created), because, "the runner fleet schedules a runner"
     )
@@ -100,7 +100,7 @@ def _in_progress(job: Item, moments: Moments) -> Explanation:
     because = f"It runs on {cut(str(job.get('runner_name', 'a runner')))}"
     if moments.overall_queue_ms is not None:
         because += f", {age(moments.overall_queue_ms // 1000)} after it was created"
-        because += f" (plus {age(moments.approval_ms // 1000)} of waiting for approval)" if moments.approval_ms else ""
+        because += f" (plus {_held(moments)})" if moments.held_ms else ""
     is_lost = is_taken_down(job)
     following = "EC2 is reclaiming its machine; it will fail, and may be rerun" if is_lost else "it completes"
     return Explanation("in_progress", _iso(moments.started), because + ".", following)
@@ -108,7 +108,9 @@ def _in_progress(job: Item, moments: Moments) -> Explanation:
 
 def _completed(job: Item, moments: Moments, run: Item | None) -> Explanation:
     conclusion = cut(str(job.get("conclusion", "unknown")))
-    if moments.started is None:
+    if is_carried_over(job):
+        because = f"It was carried over: an earlier attempt of its run had executed it, with {conclusion}."
+    elif moments.started is None:
         because = f"It ended with {conclusion} without running."
     else:
         because = f"It ended with {conclusion} after running for {age(moments.run_seconds or 0)}."
@@ -134,6 +136,11 @@ def _after_interruption(run: Item) -> str:
     if run.get("open"):
         return "once the other jobs of its run have ended, the failed jobs may be rerun on on-demand machines"
     return "the failed jobs may be rerun on on-demand machines, if EC2 reclaimed the machines of all of them"
+
+
+def _held(moments: Moments) -> str:
+    duration = age(moments.held_ms // 1000)
+    return f"{duration} of waiting for approval" if moments.has_gate else f"{duration} in which GitHub held it back"
 
 
 def _iso(moment: Instant | None) -> str | None:

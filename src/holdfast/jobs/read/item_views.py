@@ -7,7 +7,7 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType, field
 
 from holdfast.jobs.cost.prices import Prices, cost_of
-from holdfast.jobs.model.durations import Moments, moments_of
+from holdfast.jobs.model.durations import Moments, is_carried_over, moments_of
 from holdfast.jobs.model.job import rank_ms
 from holdfast.jobs.model.keys import job_key_of, run_key_of
 from holdfast.jobs.model.machines import was_interrupted, with_own_machine
@@ -56,6 +56,7 @@ class JobView(Shape, frozen=True, kw_only=True):
     custom_properties: dict[str, object] | None
     ttl: Count | None
     was_interrupted: bool
+    is_carried_over: bool
     usage_in_seconds: Count | None
     usage_in_dollars: Money | None
     usage_in_dollars_is_estimate: bool | None
@@ -167,12 +168,13 @@ def job_view(job: Item, viewing: Viewing, workflow_id: int | None = None) -> Job
         status=job.get("status") or _status_of(job),
         labels=_labels_of(job),
         was_interrupted=is_interrupted,
+        is_carried_over=is_carried_over(job),
         usage_in_seconds=moments.run_seconds,
         usage_in_dollars=cost.usd if cost else None,
         usage_in_dollars_is_estimate=cost.is_estimate if cost else None,
         internal_queue_duration_in_ms=moments.internal_queue_ms,
         overall_queue_duration_in_ms=moments.overall_queue_ms,
-        approval_duration_in_ms=moments.approval_ms if moments.waiting else None,
+        approval_duration_in_ms=moments.approval_ms,
         stages_in_ms=moments.stages_ms(),
         last_updated_at=_last_updated(job, moments),
     )

@@ -233,10 +233,19 @@ def _page_of(
                 kept.append(item)
                 if len(kept) == paging.limit:
                     is_last = page.cursor is None and position == len(page.items) - 1
-                    return FoundItems(kept, None if is_last else cursors.encoded(query, entry), examined)
+                    return FoundItems(
+                        _in_order(kept, query), None if is_last else cursors.encoded(query, entry), examined
+                    )
         if page.cursor is None or examined >= EXAMINED_MOST:
-            return FoundItems(kept, page.cursor, examined)
+            return FoundItems(_in_order(kept, query), page.cursor, examined)
         query = replace(query, cursor=page.cursor)
+
+
+def _in_order(items: list[Item], query: Query) -> list[Item]:
+    """Jobs of the same second by their ids: each backend returns them in an order of its own."""
+    if query.index is None:
+        return items
+    return sorted(items, key=lambda job: (job["created_at"], job_key_of(job["PK"])), reverse=query.reverse)
 
 
 def _whole(store: Store, entries: list[Item]) -> dict[int, Item]:

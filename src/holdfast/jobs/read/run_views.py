@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import structs
 
 from holdfast.jobs.model.durations import moments_of
+from holdfast.jobs.model.facts import FAILED
 from holdfast.jobs.model.keys import job_key_of, run_key_of
 from holdfast.jobs.read.item_views import Viewing
 from holdfast.kernel.instants import Instant
@@ -39,7 +40,11 @@ class RunView(Shape, frozen=True, kw_only=True):
 
 
 class DeploymentView(Shape, frozen=True, kw_only=True):
-    """A deployment. `is_inferred`: no review was reported, but one of its jobs has continued."""
+    """A deployment. `is_inferred`: no review was reported; what happened to its jobs implies the status.
+
+    `not_required`: nothing waits for it, as its environment has no rule, or no workflow made it. `cancelled`: its jobs
+    ended without a decision.
+    """
 
     installation_id: Count
     deployment_id: Count
@@ -47,7 +52,7 @@ class DeploymentView(Shape, frozen=True, kw_only=True):
     environment: str | None
     run_id: Count | None
     run_attempt: Count | None
-    status: Literal["pending", "approved", "rejected"]
+    status: Literal["pending", "approved", "rejected", "not_required", "cancelled"]
     requires_approval: bool
     created_at: Time | None
     approved_at: Time | None
@@ -100,7 +105,7 @@ def is_complete(run: Item) -> bool:
 
 
 def deployment_view(deployment: Item, jobs: list[Item]) -> DeploymentView:
-    """The deployment. An approval whose webhook was lost is inferred from a job that has continued."""
+    """The deployment. Only GitHub Apps get reviews: without one, its status is inferred from its jobs."""
     key = job_key_of(deployment["PK"])
     view = DeploymentView(
         installation_id=key.installation_id,
@@ -118,10 +123,24 @@ def deployment_view(deployment: Item, jobs: list[Item]) -> DeploymentView:
         job_ids=sorted(deployment.get("job_ids", ())),
         ttl=deployment.get("ttl"),
     )
+    return view if view.status != "pending" else structs.replace(view, **_inferred(view, jobs))
+
+
+def _inferred(view: DeploymentView, jobs: list[Item]) -> dict[str, object]:
+    """What the jobs of a deployment without a decision imply; nothing while one of them may still wait."""
+    is_gated = view.requires_approval or any("waiting_ms" in job for job in jobs)
     continued = [moment for moment in map(_continued_at, jobs) if moment is not None]
-    if view.status != "pending" or not continued:
-        return view
-    return structs.replace(view, status="approved", approved_at=min(continued).iso(), is_inferred=True)
+    if continued and is_gated:
+        return {"status": "approved", "approved_at": min(continued).iso(), "is_inferred": True}
+    if continued or (not is_gated and not jobs and view.run_id is None):
+        return {"status": "not_required", "is_inferred": True}
+    ends = [moment for moment in (moments_of(job).completed for job in jobs) if moment is not None]
+    if not jobs or len(ends) < len(jobs):
+        return {}
+    # GitHub fails a job whose deployment is rejected.
+    if is_gated and any(job.get("conclusion") in FAILED for job in jobs):
+        return {"status": "rejected", "rejected_at": min(ends).iso(), "is_inferred": True}
+    return {"status": "cancelled", "is_inferred": True}
 
 
 def _continued_at(job: Item) -> Instant | None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from holdfast.jobs.cost.prices import Prices, cost_of
-from holdfast.jobs.model.durations import moments_of
+from holdfast.jobs.model.durations import is_carried_over, moments_of
 from holdfast.jobs.model.facts import FAILED
 from holdfast.jobs.model.machines import was_interrupted, with_own_machine
 from holdfast.jobs.read.item_views import TEAM_PROPERTY, repository_of
@@ -41,7 +41,8 @@ class Group:
 
 
 def group_of(name: str, jobs: Sequence[Item]) -> Group:
-    """Skipped and cancelled jobs are neither success nor failure."""
+    """Skipped and cancelled jobs are neither success nor failure. An earlier attempt has what was carried over."""
+    jobs = [job for job in jobs if not is_carried_over(job)]
     conclusions = Counter(job["conclusion"] for job in jobs if "conclusion" in job)
     failed = sum(count for conclusion, count in conclusions.items() if conclusion in FAILED)
     judged = conclusions["success"] + failed
@@ -53,7 +54,7 @@ def group_of(name: str, jobs: Sequence[Item]) -> Group:
         success_rate=conclusions["success"] / judged if judged else None,
         run_seconds=_spread(each.run_seconds for each in moments),
         queue_seconds=_spread(_seconds(each.overall_queue_ms) for each in moments),
-        approval_seconds=_spread(each.approval_ms / 1000 for each in moments if each.released),
+        approval_seconds=_spread(_seconds(each.approval_ms) for each in moments),
         interrupted=sum(1 for job in jobs if was_interrupted(job)),
     )
 
