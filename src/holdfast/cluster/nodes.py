@@ -16,7 +16,7 @@ from holdfast.cluster.seen import (
 )
 from holdfast.control.ledger import LeaseLost
 from holdfast.kernel.ids import ActionId
-from holdfast.ports.kube import Kube, Node, NodeChange
+from holdfast.ports.kube import Kube, Node, NodeChange, NodeChanged
 
 # Someone else had cordoned the node before us: aborting a drain must not uncordon it.
 FOREIGN_CORDON_ANNOTATION = f"{PREFIX}/found-cordoned"
@@ -35,6 +35,16 @@ def fence_of(node: Node) -> int:
     if text is None:
         return 0
     return int(text) if text.isascii() and text.isdigit() and len(text) <= FENCE_DIGITS_MOST else 0
+
+
+def is_same_for_us(before: Node, after: Node) -> bool:
+    """Whether nothing changed that any of our changes depends on: only labels, status or annotations of others did."""
+    return _what_counts(before) == _what_counts(after)
+
+
+def _what_counts(node: Node) -> tuple[object, ...]:
+    ours = {key: value for key, value in node.annotations.items() if key.startswith(f"{PREFIX}/")}
+    return node.uid, node.is_ready, node.is_unschedulable, node.taints, ours
 
 
 class FencedNodes:
@@ -118,7 +128,14 @@ class FencedNodes:
             remove_taint=remove_taint,
             expected={**(expected or {}), FENCE_ANNOTATION: fence},
         )
-        return self._kube.change_node(node, change)
+        try:
+            return self._kube.change_node(node, change)
+        except NodeChanged as changed:
+            # An absent fence is tested by the node's version, which others change as well, most of all while a node is
+            # new. Once more, then, instead of at the next tick; a second conflict waits for that.
+            if changed.node is None or not is_same_for_us(node, changed.node):
+                raise
+            return self._kube.change_node(changed.node, change)
 
     def _fence_over(self, node: Node) -> int:
         """Our fence, if it is not older than the node's."""
