@@ -191,8 +191,7 @@ def _pending_since(seen: Seen) -> Instant | None:
         return None
     # Without Kubernetes the oldest pod may be one that no machine could hold: a short outage must not launch for it.
     waited = 0.0 if isinstance(seen.kube, Unknown) else seen.pending.value.oldest_seconds
-    # Whole seconds, as stored: a timer that is written and read back must not look changed.
-    return since or Instant.from_epoch_seconds(seen.now.plus(-waited).epoch_seconds)
+    return since or _timer_from(seen.now.plus(-waited))
 
 
 def _idle_since(seen: Seen, policy: Policy) -> Instant | None:
@@ -200,10 +199,17 @@ def _idle_since(seen: Seen, policy: Policy) -> Instant | None:
         return None
     if seen.cpu.value >= policy.cpu_down or seen.pending.value.count > 0:
         return None
-    since = _past(seen.state.timers.idle_since, seen.now)
-    return since or Instant.from_epoch_seconds(seen.now.epoch_seconds)
+    return _past(seen.state.timers.idle_since, seen.now) or _timer_from(seen.now)
+
+
+def _timer_from(moment: Instant) -> Instant:
+    """Whole seconds, as stored: a timer that is written and read back must not look changed.
+
+    Rounded up: a limit is never reached early.
+    """
+    return Instant.from_epoch_seconds(ceil(moment.epoch_ms / 1000))
 
 
 def _past(since: Instant | None, now: Instant) -> Instant | None:
-    """None if `since` is in the future: a clock had jumped, and the timer starts over."""
-    return since if since is not None and since <= now else None
+    """None if `since` is in the future, by more than it was rounded: a clock had jumped, and the timer starts over."""
+    return since if since is not None and since < now.plus(1) else None

@@ -11,6 +11,7 @@ from holdfast.cluster.policy import Policy
 from holdfast.cluster.seen import Seen
 from holdfast.cluster.state import Timers
 from holdfast.control.rules import Rule, RuleKind, rule, unknown
+from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import some
 from holdfast.ports.readings import Unknown
 
@@ -109,7 +110,7 @@ PRESSURE: Final = frozenset({CPU_HIGH.name, PODS_WAITING.name, WAITING_LONG_ENOU
 def scale_up_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, ...]:
     state, workers = seen.state, seen.most_expected
     cooldown = seen.now.seconds_since(state.last_scale)
-    waited = seen.now.seconds_since(timers.pending_since) if timers.pending_since else 0
+    waited = _seconds_run(timers.pending_since, seen)
     cpu_limit, pending_limit = f">= {policy.cpu_up:.2f}", ">= 1 pod"
     return (
         unknown(CPU_HIGH, seen.cpu, cpu_limit)
@@ -145,7 +146,7 @@ def scale_up_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, ..
 
 def scale_down_rules(seen: Seen, policy: Policy, timers: Timers) -> tuple[Rule, ...]:
     workers = seen.expected
-    idle = seen.now.seconds_since(timers.idle_since) if timers.idle_since else 0
+    idle = _seconds_run(timers.idle_since, seen)
     cooldown = seen.now.seconds_since(seen.state.last_scale)
     cpu_limit = f"< {policy.cpu_down:.2f}"
     return (
@@ -181,6 +182,11 @@ def impossible_pod_rules(seen: Seen) -> tuple[Rule, ...]:
         return ()
     value, lines = some(len(seen.impossible), "pod"), [str(pod) for pod in seen.impossible]
     return (rule(EVERY_POD_FITS, holds=False, value=value, limit="0 pods", details=lines),)
+
+
+def _seconds_run(since: Instant | None, seen: Seen) -> float:
+    """How long a timer has run. One that has just started was rounded up, and may begin within the next second."""
+    return max(0.0, seen.now.seconds_since(since)) if since is not None else 0.0
 
 
 def _cooldown(seen: Seen) -> str:

@@ -11,6 +11,7 @@ from holdfast.cluster.policy import Policy, ScaleUpRule
 from holdfast.cluster.seen import KubeView, Seen
 from holdfast.cluster.state import Timers
 from holdfast.fleet.options import PoolFailure
+from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Pod, PodPhase
 from holdfast.ports.machines import Subnet
 from holdfast.ports.readings import Known
@@ -129,6 +130,46 @@ def test_an_unknown_reading_resets_the_idle_timer_and_keeps_the_pending_timer() 
     assert timers.idle_since is None
     kept = decide(replace(BUSY, pending=AWAY), POLICY, CHOICES).timers
     assert kept.pending_since == BUSY.state.timers.pending_since
+
+
+# Timers are stored in whole seconds. The condition began at this fraction of one.
+
+
+@pytest.mark.parametrize("began_ms", [0, 1, 250, 500, 999])
+@pytest.mark.parametrize(
+    ("look", "limit_seconds", "step"),
+    [
+        (replace(BUSY, pending=Known(PendingPods(25, 0.0), NOW)), 180, "begin_scale_up"),
+        (IDLE, 600, "begin_scale_down"),
+    ],
+    ids=["pending", "idle"],
+)
+def test_a_limit_is_never_reached_early_and_less_than_a_second_late(
+    look: Seen, limit_seconds: int, step: str, began_ms: int
+) -> None:
+    began = Instant(NOW.epoch_ms + began_ms)
+    first = decide(with_state(replace(look, now=began), timers=Timers()), POLICY, CHOICES)
+    assert step not in kinds(first)
+    assert "0 s" in {rule.value for rule in first.rules}
+
+    def steps_after(seconds: float) -> list[str]:
+        return decided(with_state(replace(look, now=began.plus(seconds)), timers=first.timers))
+
+    assert step not in steps_after(limit_seconds - 0.001)
+    assert step in steps_after(limit_seconds + 0.999)
+
+
+def test_a_timer_that_was_rounded_up_goes_on_at_once() -> None:
+    """Its start is up to a second ahead. Further ahead, a clock had jumped, and it starts over."""
+    began = Instant(NOW.epoch_ms + 1)
+    first = decide(
+        with_state(replace(BUSY, now=began, pending=Known(PendingPods(25, 0.0), NOW)), timers=Timers()), POLICY, CHOICES
+    )
+    assert first.timers.pending_since == NOW.plus(1)
+    away = with_state(replace(BUSY, now=began, pending=AWAY), timers=first.timers)
+    assert decide(away, POLICY, CHOICES).timers.pending_since == NOW.plus(1)
+    jumped = with_state(replace(BUSY, now=NOW, pending=AWAY), timers=Timers(NOW.plus(1)))
+    assert decide(jumped, POLICY, CHOICES).timers.pending_since is None
 
 
 @pytest.mark.parametrize("workers", [0, 1])
