@@ -174,8 +174,8 @@ def test_a_notice_that_comes_as_a_scale_down_uncordons_the_node_wins() -> None:
 def test_a_person_s_cordon_outlives_an_aborted_scale_down() -> None:
     stage, node = closed_node()
     nodes = FencedNodes(stage.world.k3s, 50)
-    nodes.cordon(node, DOWN)
-    nodes.cordon(node_of(stage, node.name), DOWN)  # a process that resumes it cordons it again
+    nodes.cordon(node, InstanceId(node.name), DOWN)
+    nodes.cordon(node_of(stage, node.name), InstanceId(node.name), DOWN)  # a process that resumes it cordons it again
     nodes.uncordon(node_of(stage, node.name))
     left = node_of(stage, node.name)
     assert left.is_unschedulable

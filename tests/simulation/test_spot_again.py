@@ -97,7 +97,7 @@ def test_a_persons_cordon_outlives_a_scale_down_and_a_notice() -> None:
     kube = case.stage.world.k3s
     kube.change_node(case.node, NodeChange(unschedulable=True))
     nodes = FencedNodes(kube, 50)
-    nodes.cordon(case.node, ActionId("down-1"))
+    nodes.cordon(case.node, case.victim, ActionId("down-1"))
     assert case.receive_notice(SpotKind.INTERRUPTION)
     case.overwrite(replacement=str(Replacement.ACCEPTED))
     case.carry_out(CordonInterrupted)

@@ -10,12 +10,14 @@ from holdfast.cluster.seen import (
     ACTION_ANNOTATION,
     CONDEMNED_ANNOTATION,
     FENCE_ANNOTATION,
+    INSTANCE_LABEL,
+    MACHINE_ANNOTATION,
     PREFIX,
     SPOT_ANNOTATION,
     UNVERIFIED_TAINT,
 )
 from holdfast.control.ledger import LeaseLost
-from holdfast.kernel.ids import ActionId
+from holdfast.kernel.ids import ActionId, InstanceId
 from holdfast.ports.kube import Kube, Node, NodeChange, NodeChanged
 
 # Someone else had cordoned the node before us: aborting a drain must not uncordon it.
@@ -27,6 +29,14 @@ def is_cordoned_by_others(node: Node) -> bool:
     """Whether a person or another program cordoned it: it has no annotation of ours, or one that says so."""
     ours = ACTION_ANNOTATION in node.annotations or SPOT_ANNOTATION in node.annotations
     return node.is_unschedulable and (not ours or FOREIGN_CORDON_ANNOTATION in node.annotations)
+
+
+def naming(instance: InstanceId, node: Node) -> dict[str, str | None]:
+    """The annotation with the machine's id, for a node that joined without our label.
+
+    Such a node is matched to its machine by its address, which says nothing any more when the machine is gone.
+    """
+    return {} if INSTANCE_LABEL in node.labels else {MACHINE_ANNOTATION: instance}
 
 
 def fence_of(node: Node) -> int:
@@ -77,13 +87,16 @@ class FencedNodes:
         self._kube.change_node(node, change)
         return True
 
-    def cordon(self, node: Node, action: ActionId, *, was_cordoned_by_action: bool = False) -> None:
-        """Cordon a node that is leaving.
+    def cordon(
+        self, node: Node, instance: InstanceId, action: ActionId, *, was_cordoned_by_action: bool = False
+    ) -> None:
+        """Cordon the node of a machine that is leaving.
 
         `was_cordoned_by_action`: an older autoscaler's action, which cordons without an annotation, did it before us.
         """
         is_foreign = is_cordoned_by_others(node) and not was_cordoned_by_action
-        annotations = {ACTION_ANNOTATION: action, FOREIGN_CORDON_ANNOTATION: "true" if is_foreign else None}
+        foreign = "true" if is_foreign else None
+        annotations = {ACTION_ANNOTATION: action, FOREIGN_CORDON_ANNOTATION: foreign, **naming(instance, node)}
         self._change(node, unschedulable=True, annotations=annotations)
 
     def stamp(self, node: Node, action: ActionId) -> bool:

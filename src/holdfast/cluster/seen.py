@@ -29,6 +29,7 @@ ACTION_ANNOTATION: Final = f"{PREFIX}/action"
 SPOT_ANNOTATION: Final = f"{PREFIX}/spot"
 CONDEMNED_ANNOTATION: Final = f"{PREFIX}/condemned"
 INSTANCE_LABEL: Final = f"{PREFIX}/instance-id"
+MACHINE_ANNOTATION: Final = f"{PREFIX}/machine"  # of a node that joined without our label, written with our cordon
 ACTION_TAG: Final = f"{PREFIX}/action"
 SEQUENCE_TAG: Final = f"{PREFIX}/seq"
 SLOT_TAG: Final = f"{PREFIX}/slot"
@@ -154,6 +155,10 @@ class Seen(Struct, frozen=True, dict=True):
         known = {machine.id for machine in self.machines} | self.gone | {slot.instance for slot in self._promised}
         labels = (node.labels.get(INSTANCE_LABEL) for node in nodes if not self.is_dead(node))
         return sum(1 for label in labels if label is not None and label not in known)
+
+    def is_of_a_worker(self, node: Node) -> bool:
+        """Whether the node belongs to a machine that is not gone, whatever is written on it."""
+        return any(worker.node is not None and worker.node.uid == node.uid for worker in self.workers)
 
     def is_dead(self, node: Node) -> bool:
         """Whether the node's machine, if EC2 does not list it, counts as gone."""
@@ -292,6 +297,11 @@ class Seen(Struct, frozen=True, dict=True):
             if tags.get(ACTION_TAG) == action:
                 found[tag_number(tags.get(SLOT_TAG)), tag_number(tags.get(ATTEMPT_TAG))] = worker.machine
         return found
+
+
+def machine_named_on(node: Node) -> str | None:
+    """The machine that the node says it runs on: our bootstrap labels it, and a cordon annotates any other."""
+    return node.labels.get(INSTANCE_LABEL) or node.annotations.get(MACHINE_ANNOTATION)
 
 
 def is_marked(machine: Machine) -> bool:

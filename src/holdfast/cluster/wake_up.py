@@ -20,11 +20,11 @@ from holdfast.cluster.rules import SOMEWHERE_TO_LAUNCH
 from holdfast.cluster.scaling.protections import in_service, newest_kept_until, newest_of
 from holdfast.cluster.seen import (
     ACTION_ANNOTATION,
-    INSTANCE_LABEL,
     NODE_DEAD_SECONDS,
     SEQUENCE_TAG,
     Seen,
     Worker,
+    machine_named_on,
     tag_number,
 )
 from holdfast.cluster.spot.notice import (
@@ -167,7 +167,7 @@ def _sweep(seen: Seen, policy: Policy) -> Iterator[Change]:
     for worker in seen.workers:
         yield from _worker(worker, seen, policy)
     for node in seen.kube.value.nodes:
-        if INSTANCE_LABEL in node.labels and not node.is_ready and node.ready_changed is not None:
+        if machine_named_on(node) and not node.is_ready and node.ready_changed is not None:
             yield Change(node.ready_changed.plus(NODE_DEAD_SECONDS), Why.NODE_DEAD)
 
 

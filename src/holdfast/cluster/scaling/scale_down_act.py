@@ -23,7 +23,7 @@ def cordon_target(holder: ClusterLeaseHolder, step: steps.CordonTarget) -> bool:
         return False
     if down.drain_started is None:
         holder.take(scale_down.start_drain(down, holder.now()))
-    holder.nodes.cordon(worker.node, down.action, was_cordoned_by_action=down.is_legacy)
+    holder.nodes.cordon(worker.node, step.instance, down.action, was_cordoned_by_action=down.is_legacy)
     # Pods are listed again before any is evicted: one may have been scheduled just before the cordon.
     return False
 
@@ -76,7 +76,7 @@ def _is_still_drained(holder: ClusterLeaseHolder, instance: InstanceId) -> bool:
     if node is None or not node.is_ready:
         return True
     if not node.is_unschedulable:
-        holder.nodes.cordon(node, holder.down().action)
+        holder.nodes.cordon(node, instance, holder.down().action)
     view = _drain_view(holder, node)
     _evict(holder, instance, view)
     return view.is_drained

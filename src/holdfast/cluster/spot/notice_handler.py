@@ -8,7 +8,7 @@ from holdfast.cluster import steps
 from holdfast.cluster.drain import DrainView, drain_view
 from holdfast.cluster.lease_holder import UNKNOWN_IS_GONE_SECONDS
 from holdfast.cluster.memory import spots_key
-from holdfast.cluster.nodes import FOREIGN_CORDON_ANNOTATION, is_cordoned_by_others
+from holdfast.cluster.nodes import FOREIGN_CORDON_ANNOTATION, is_cordoned_by_others, naming
 from holdfast.cluster.notifications import refused_terminations
 from holdfast.cluster.ports import WritePorts
 from holdfast.cluster.seen import ACTION_ANNOTATION, SPOT_ANNOTATION, Seen
@@ -89,11 +89,8 @@ class NoticeHandler:
             # After reading the node, and before changing it by version: an old notice must not cordon it.
             self._check_not_over(notice)
             foreign = "true" if is_cordoned_by_others(node) else None
-            change = NodeChange(
-                unschedulable=True,
-                annotations={SPOT_ANNOTATION: notice.mark, FOREIGN_CORDON_ANNOTATION: foreign},
-                expected_version=node.resource_version,
-            )
+            marks = {SPOT_ANNOTATION: notice.mark, FOREIGN_CORDON_ANNOTATION: foreign, **naming(step.instance, node)}
+            change = NodeChange(unschedulable=True, annotations=marks, expected_version=node.resource_version)
             self._ports.kube.change_node(node, change)
         now = self._ports.clock.now().epoch_seconds
         update = set_all({"phase": str(SpotPhase.CORDONED), "cordonedEpoch": now})

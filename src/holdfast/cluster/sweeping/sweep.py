@@ -24,11 +24,11 @@ from holdfast.cluster.seen import (
     ACTION_ANNOTATION,
     ACTION_TAG,
     ATTEMPT_TAG,
-    INSTANCE_LABEL,
     SEQUENCE_TAG,
     SLOT_TAG,
     Seen,
     Worker,
+    machine_named_on,
     tag_number,
 )
 from holdfast.cluster.spot.notice import ACTION_PREFIX, SpotKind, mark_time
@@ -162,9 +162,12 @@ def _marking(seen: Seen) -> Iterator[ClusterStep]:
 
 
 def is_left_over(seen: Seen, node: Node) -> bool:
-    """Whether the node is ours and not Ready, and its machine is terminated or has not been listed for a while."""
-    instance = node.labels.get(INSTANCE_LABEL)
-    if instance is None or node.is_ready:
+    """Whether the node is ours and not Ready, and its machine is terminated or has not been listed for a while.
+
+    Not by its address: that of a machine which is gone may be another's by now.
+    """
+    instance = machine_named_on(node)
+    if instance is None or node.is_ready or seen.is_of_a_worker(node):
         return False
     listed = next((machine for machine in seen.machines if machine.id == instance), None)
     if listed is not None:

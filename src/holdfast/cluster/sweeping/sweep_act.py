@@ -7,7 +7,7 @@ from holdfast.cluster.seen import SPOT_ANNOTATION
 from holdfast.cluster.spot.notice import CLOSED_KEPT_SECONDS, SpotKind, SpotPhase, notice_key, read_notice, store_notice
 from holdfast.cluster.spot.notice_handler import undo_cordon
 from holdfast.cluster.sweeping import legacy, lost_state, passwords
-from holdfast.cluster.sweeping.sweep import LEFT_CLOSED_SECONDS
+from holdfast.cluster.sweeping.sweep import LEFT_CLOSED_SECONDS, is_left_over
 from holdfast.control.steps import NotDone
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
@@ -48,7 +48,8 @@ def mark_accepted(holder: ClusterLeaseHolder, step: steps.MarkAccepted) -> None:
 def remove_node(holder: ClusterLeaseHolder, step: steps.RemoveNode) -> None:
     kube = holder.ports.kube
     node = kube.node(step.node)
-    if node is not None and not node.is_ready:
+    # Judged again: an older bootstrap names a node by its address, which another machine may have by now.
+    if node is not None and is_left_over(holder.seen, node):
         # K3s rejects a node of the same name with another password, and EC2 reuses addresses and therefore names.
         # The secret first: while the node exists, another process can still finish the removal.
         kube.delete_secret(passwords.NAMESPACE, passwords.password_name(step.node))
