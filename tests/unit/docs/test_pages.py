@@ -25,9 +25,11 @@ DECISIONS: Final = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 
 # In capitals, but not a setting: foreign environment variables, words of SQLite and DynamoDB, constants.
 NOT_SETTINGS: Final = {
+    "ALL_PROXY",
     "API_KEY",
     "CONTAINERD_HTTPS_PROXY",
     "HTTPS_PROXY",
+    "HTTP_PROXY",
     "JAVA_HOME",
     "K3S_SHA256_ARCH",
     "KEYS_ONLY",

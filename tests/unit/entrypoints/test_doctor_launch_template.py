@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 import pytest
+from botocore.utils import get_environ_proxies
 
 from holdfast.entrypoints.doctor import bootstrap, launch_template
 from holdfast.entrypoints.doctor.findings import Finding, FindingOutcome
@@ -170,10 +172,44 @@ def test_one_address_or_a_name_in_front_of_several_servers_is_supported(url: str
 
 def test_a_proxy_is_named_with_what_does_not_use_it() -> None:
     assert list(bootstrap.proxies({})) == []
-    (only,) = bootstrap.proxies(
-        {"HTTPS_PROXY": "http://user:secret@proxy:3128", "NO_PROXY": "169.254.169.254,.internal"}
-    )
+    (only,) = bootstrap.proxies({"HTTPS_PROXY": "http://user:secret@proxy:3128"})
     assert (only.outcome, "secret" in only.seen) == (FindingOutcome.WARNING, False)
-    assert "Kubernetes, Prometheus, GitHub and webhooks are not" in only.seen
-    _, metadata = bootstrap.proxies({"https_proxy": "http://proxy:3128"})
-    assert "add 169.254.169.254 to NO_PROXY" in metadata.fix
+    assert "HTTPS_PROXY is set: AWS is called through it; Kubernetes, Prometheus, GitHub" in only.seen
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+def test_a_proxy_that_aws_is_not_called_through_is_no_such_proxy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {name: "http://proxy:3128", "NO_PROXY": "169.254.169.254"}
+    (only,) = bootstrap.proxies(environment)
+    assert f"{name} is set, but not HTTPS_PROXY: AWS is called directly" in only.seen
+    assert _proxy_of_botocore("https://ec2.eu-west-1.amazonaws.com/", environment, monkeypatch) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_named"),
+    [
+        ({"HTTPS_PROXY": "http://proxy:1"}, False),
+        ({"HTTP_PROXY": "http://proxy:1"}, True),
+        ({"HTTP_PROXY": "http://proxy:1", "NO_PROXY": "169.254.169.254,.internal"}, False),
+        ({"HTTP_PROXY": "http://proxy:1", "NO_PROXY": "*"}, False),
+        ({"http_proxy": "http://proxy:1", "NO_PROXY": "169.254.0.0/16"}, True),
+        ({"http_proxy": "http://proxy:1", "NO_PROXY": "169.254.169.254", "no_proxy": ".internal"}, True),
+    ],
+)
+def test_the_metadata_service_behind_a_proxy_is_named_exactly_if_botocore_would_ask_there(
+    environment: dict[str, str], is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixes = [finding.fix for finding in bootstrap.proxies(environment)]
+    assert any("add 169.254.169.254 to NO_PROXY" in fix for fix in fixes) is is_named
+    asked = _proxy_of_botocore("http://169.254.169.254/", environment, monkeypatch)
+    assert (asked is not None) is is_named
+
+
+def _proxy_of_botocore(url: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str | None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    found: str | None = get_environ_proxies(url).get(urlsplit(url).scheme)
+    return found

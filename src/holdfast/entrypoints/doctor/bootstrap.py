@@ -11,7 +11,6 @@ from holdfast.kernel.settings import Settings
 SERVER: Final = "K3S_URL"
 PROXY: Final = "proxy"
 _METADATA: Final = "169.254.169.254"
-_PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 def server(settings: Settings) -> Iterator[Finding]:
@@ -28,11 +27,21 @@ def server(settings: Settings) -> Iterator[Finding]:
 
 
 def proxies(environment: Mapping[str, str]) -> Iterator[Finding]:
-    used = [name for name in _PROXIES if environment.get(name)]
-    if not used:
-        return
-    seen = f"{used[0]} is set: AWS is called through it; Kubernetes, Prometheus, GitHub and webhooks are not"
-    yield warning(PROXY, seen, "let this machine reach those directly; workers: see docs/bootstrap.md#proxies")
-    if _METADATA not in environment.get("NO_PROXY", environment.get("no_proxy", "")):
-        seen = f"NO_PROXY does not have {_METADATA}, so the credentials of an instance role are asked for at the proxy"
+    """As botocore reads them: by the scheme of the address, and the lower-case name first. It ignores ALL_PROXY."""
+    https, http = _first_set(environment, "https_proxy"), _first_set(environment, "http_proxy")
+    other = http or _first_set(environment, "all_proxy")
+    if https:
+        seen = f"{https} is set: AWS is called through it; Kubernetes, Prometheus, GitHub and webhooks are not"
+        yield warning(PROXY, seen, "let this machine reach those directly; workers: see docs/bootstrap.md#proxies")
+    elif other:
+        seen = f"{other} is set, but not HTTPS_PROXY: AWS is called directly"
+        yield warning(PROXY, seen, "set HTTPS_PROXY as well if AWS can only be reached through the proxy")
+    exempt = environment.get(_first_set(environment, "no_proxy") or "", "")
+    if http and exempt != "*" and _METADATA not in map(str.strip, exempt.split(",")):
+        seen = f"{http} is set, and NO_PROXY does not have {_METADATA}: an instance role's credentials are not found"
         yield warning(PROXY, seen, f"add {_METADATA} to NO_PROXY, and the addresses of your VPC endpoints")
+
+
+def _first_set(environment: Mapping[str, str], name: str) -> str | None:
+    """The variable of that name, in lower or upper case, that has a value."""
+    return next((each for each in (name, name.upper()) if environment.get(each)), None)
