@@ -56,6 +56,7 @@ def test_a_template_as_the_guide_describes_it_is_fine() -> None:
         ({"ImageId": None}, "failed", "no image", "ImageId"),
         ({"MetadataOptions": {"HttpEndpoint": "disabled"}}, "failed", "metadata service", "HttpEndpoint=enabled"),
         ({"MetadataOptions": {"HttpPutResponseHopLimit": 2}}, "warning", "hop limit above 1", "EBS CSI driver"),
+        ({"DisableApiTermination": True}, "failed", "protects machines", "without DisableApiTermination"),
         ({"UserData": "IyEvYmluL3No"}, "warning", "user data", "image"),
         ({"IamInstanceProfile": None}, "failed", "no instance profile", "docs/bootstrap.md"),
     ],

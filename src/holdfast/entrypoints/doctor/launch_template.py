@@ -111,6 +111,12 @@ def _metadata(found: Content) -> Iterator[Finding]:
         yield warning(CONTENT, seen, fix)
 
 
+def _termination(found: Content) -> Iterator[Finding]:
+    if found.get("DisableApiTermination"):
+        seen = "it protects machines from termination, so Holdfast could not remove any, and EC2 launches none as spot"
+        yield failed(CONTENT, seen, "create a version without DisableApiTermination")
+
+
 def _ignored(found: Content) -> Iterator[Finding]:
     if found.get("UserData"):
         seen = "it has user data, which each launch replaces"
@@ -127,6 +133,7 @@ _CHECKS: Final[tuple[Callable[[Content], Iterator[Finding]], ...]] = (
     _disks,
     _image,
     _metadata,
+    _termination,
     _ignored,
 )
 
