@@ -32,6 +32,7 @@ test: set-up-dev ## Run the tests; skip those whose server is missing
 	$(PYTEST) --dist worksteal -m "not slow and not prove" $(ARGS)
 
 test-real: set-up-dev ## Run the slow tests and those on real servers; a missing server is a failure
+	@.venv/bin/python -m tests.servers.prometheus
 	@.venv/bin/python -m tests.servers.dynamodb_local
 	@.venv/bin/python -m tests.servers.kube_apiserver
 	@.venv/bin/python -m tests.servers.octokit_examples

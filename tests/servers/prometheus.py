@@ -1,9 +1,13 @@
-"""Prometheus: the real one, from Debian's package `prometheus`, scraping what a test serves."""
+"""Prometheus: the real one, from Debian's package `prometheus`, scraping what a test serves.
+
+`python -m tests.servers.prometheus` says whether this machine has it, before the tests take half an hour.
+"""
 
 from __future__ import annotations
 
 import http.client
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,12 +23,17 @@ def start(directory: Path, targets: Mapping[str, str], *, honor_labels: bool = F
 
     With `honor_labels` a page can speak for several instances.
     """
-    program = shutil.which("prometheus")
-    if program is None:
-        raise Unavailable("There is no prometheus on this machine; Debian's package has that name.")
+    program = find_program()
     file = directory / "prometheus.yml"
     file.write_text(_configuration(targets, honor_labels=honor_labels), encoding="utf-8")
     return processes.start("prometheus", lambda port: _command(program, file, port), directory, ready=_is_ready)
+
+
+def find_program() -> str:
+    program = shutil.which("prometheus")
+    if program is None:
+        raise Unavailable("there is no prometheus on this machine; Debian's package has that name.")
+    return program
 
 
 def _command(program: str, file: Path, port: int) -> list[str]:
@@ -54,3 +63,14 @@ def _is_ready(port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def main() -> None:
+    try:
+        find_program()
+    except Unavailable as reason:
+        sys.exit(f"tests: {reason}")
+
+
+if __name__ == "__main__":
+    main()

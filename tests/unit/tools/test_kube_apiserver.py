@@ -39,6 +39,23 @@ def test_without_go_the_build_says_what_it_needs(tmp_path: Path, monkeypatch: py
         kube_apiserver.build()
 
 
+@pytest.mark.parametrize(("set_to", "used"), [(None, "auto"), ("local", "local")])
+def test_an_older_go_may_fetch_the_one_that_the_module_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_to: str | None, used: str
+) -> None:
+    """Distributions forbid that by default, in a file of Go's own; who sets the variable means it."""
+    go = tmp_path / "go"
+    go.write_text('#!/bin/sh\necho "$GOTOOLCHAIN" >&2\nexit 1\n')
+    go.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("GOTOOLCHAIN", raising=False)
+    if set_to:
+        monkeypatch.setenv("GOTOOLCHAIN", set_to)
+    with pytest.raises(kube_apiserver.Unavailable, match=f"could not be built: {used}$"):
+        kube_apiserver.build()
+
+
 def test_a_failed_build_leaves_nothing_and_shows_gos_last_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

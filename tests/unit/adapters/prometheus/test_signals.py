@@ -414,5 +414,5 @@ def test_a_missing_prometheus_binary_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(prometheus.Unavailable, match=r"^There is no prometheus on this machine; .*\.$"):
+    with pytest.raises(prometheus.Unavailable, match=r"^there is no prometheus on this machine; .*\.$"):
         prometheus.start(tmp_path, {})
