@@ -154,10 +154,10 @@ def _served(
     process: _Process, viewing: Viewing, known: WebhookSecrets, token: str, wake: Callable[[], None], *, has_ticks: bool
 ) -> Served:
     p, seen, tracking = process, process.observers, process.tracking
-    access = build_access(p.settings, p.clock, token)
     parts = ConsoleParts(
         p.settings, p.version, p.world, p.store, seen.latest_tick, seen.live, tracking.views, viewing.prices, wake
     )
+    access = build_access(parts, p.clock, token)
     take = _webhook_taker(known, tracking.receiver, seen.metrics)
     return Served(
         version=p.version,

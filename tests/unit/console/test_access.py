@@ -194,14 +194,16 @@ def test_a_readers_cookie_cannot_become_an_operators() -> None:
     forged = {"cookie": cookie.replace("reader", "operator")}
     assert world.get("/api/overview", forged).status == 401
     same = replace(TOKENS, operator_token=READER)
-    forged = {"cookie": f"holdfast={same.session(Role.READER).replace('reader', 'operator')}"}
+    forged = {"cookie": f"holdfast={same.cookie(same.new_session(Role.READER)).replace('reader', 'operator')}"}
     assert ConsoleWorld(access=same).get("/api/overview", forged).status == 401
 
 
 def test_a_cookie_cannot_be_extended() -> None:
-    role, until, signature = TOKENS.session(Role.OPERATOR).split(".")
-    forged = {"cookie": f"holdfast={role}.{int(until) + 1}.{signature}"}
-    assert ConsoleWorld(access=TOKENS).get("/api/overview", forged).status == 401
+    session = TOKENS.new_session(Role.OPERATOR)
+    role, until, number, signature = TOKENS.cookie(session).split(".")
+    for changed in (f"{role}.{int(until) + 1}.{number}", f"{role}.{until}.{number[::-1]}"):
+        forged = {"cookie": f"holdfast={changed}.{signature}"}
+        assert ConsoleWorld(access=TOKENS).get("/api/overview", forged).status == 401
 
 
 @pytest.mark.parametrize("token", [OPERATOR, READER])
@@ -235,7 +237,7 @@ def test_no_other_site_can_act_through_a_browser(path: str, headers: dict[str, s
 
 def test_without_origin_or_fetch_metadata_no_action_is_accepted() -> None:
     world = ConsoleWorld(access=TOKENS)
-    cookie = {"cookie": f"holdfast={TOKENS.session(Role.OPERATOR)}"}
+    cookie = {"cookie": f"holdfast={TOKENS.cookie(TOKENS.new_session(Role.OPERATOR))}"}
     assert world.post("/cluster/pause", FORM, {**cookie, "host": ""}).status == 403
     assert not is_paused(world)
 

@@ -16,7 +16,8 @@ from holdfast.adapters.dynamodb.store import DynamoStore
 from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
-from holdfast.console.http.access import Access, Guard
+from holdfast.console.http.access import Access
+from holdfast.console.http.guard import Guard
 from holdfast.console.http.jobs_api import EVENT_BYTES_MOST
 from holdfast.console.schema.api_calls import CALLS
 from holdfast.console.schema.documents import document

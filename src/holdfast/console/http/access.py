@@ -9,36 +9,41 @@
 
 A command (anything but reading and signing out) needs an operator. From a browser it must also come from one of our
 pages, so that another site cannot send commands through a user's browser: the Origin must match the Host, and the
-cookie is SameSite=strict.
+cookie is SameSite=strict. Wrong tokens are limited and logged, and a session that was signed out has ended.
 Without tokens the Host header is checked, which defeats a foreign name that resolves to 127.0.0.1.
 
-Webhooks, EC2 events and health checks bypass this: they have their own secrets, or reveal nothing.
+`guard.py` applies these rules to requests.
 """
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Iterable
+import re
+import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.console.http.answers import error_response, has_token, unauthorized
+from holdfast.console.http.sign_in_limits import SignInLimits
+from holdfast.console.http.signed_out import SignedOut
 from holdfast.ports.clock import Clock
 
 COOKIE: Final = "holdfast"
+TOO_MANY_ATTEMPTS: Final = "Too many wrong tokens from this address. Try again in a quarter of an hour."
 PROXY_HEADER: Final = "X-Holdfast-Proxy"
 SESSION_SECONDS: Final = 12 * 3600
 LOGIN_PATH: Final = "/login"
 LOGOUT_PATH: Final = "/logout"
-_UNGUARDED: Final = frozenset({"/webhooks/github", "/events/aws", "/healthz", "/readyz", "/readyz/store", LOGIN_PATH})
-_READS: Final = frozenset({"GET", "HEAD"})
+_SESSION: Final = re.compile(
+    r"(?P<role>reader|operator)\.(?P<until>[0-9]{1,12})\.(?P<id>[0-9a-f]{32})\.(?P<signature>[0-9a-f]{64})"
+)
 _OURS: Final = frozenset({"same-origin", "none"})
 
 
@@ -54,7 +59,20 @@ class Visitor:
     name: str
     role: Role
     is_browser: bool = True
-    may_sign_out: bool = False
+    session: "Session | None" = None
+
+    @property
+    def may_sign_out(self) -> bool:
+        return self.session is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A sign-in: what its cookie says."""
+
+    role: Role
+    until_epoch: int
+    id: str
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,8 @@ class Access:
     proxies: frozenset[str] = frozenset()
     proxy_secret: str | None = field(default=None, repr=False)
     hosts: frozenset[str] = frozenset()  # in lower case
+    limits: SignInLimits = field(default_factory=SignInLimits, repr=False, compare=False)
+    signed_out: SignedOut = field(default_factory=SignedOut, repr=False, compare=False)
 
     @property
     def is_open(self) -> bool:
@@ -92,15 +112,15 @@ class Access:
     def visitor(self, request: Request) -> Visitor | None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            role = self.role_of_token(token.strip())
+            role = self.role_of_bearer(request, token.strip())
             if role is not None:
                 return Visitor("token", role, is_browser=False)
         name = self._name_by_proxy(request)
         if name:
             return Visitor(name, Role.OPERATOR if name in self.operators else Role.READER)
-        role = self._role_of_session(request.cookies.get(COOKIE, ""))
-        if role is not None:
-            return Visitor(role, role, may_sign_out=True)
+        session = self._session_of(request.cookies.get(COOKIE, ""))
+        if session is not None:
+            return Visitor(session.role, session.role, session=session)
         if self.is_open and is_local_name(request.headers.get("host", "")):
             return Visitor("this machine", Role.OPERATOR)
         return None
@@ -130,25 +150,52 @@ class Access:
         found = [role for token, role in tokens if token and hmac.compare_digest(candidate.encode(), token.encode())]
         return found[0] if found else None
 
-    def session(self, role: Role) -> str:
-        """The cookie's value: role and expiry, signed. Valid in every process with the same tokens."""
-        until = self.clock.now().epoch_seconds + SESSION_SECONDS
-        return f"{role}.{until}.{self._signature(role, until)}"
-
-    def _role_of_session(self, text: str) -> Role | None:
-        role, _, rest = text.partition(".")
-        until, _, signature = rest.partition(".")
-        if role not in set(Role) or not (until.isascii() and until.isdigit() and len(until) < 13):
+    def role_of_attempt(self, request: Request, candidate: str) -> Role | None:
+        """The role of a token that a stranger sent, unless its address is refused; a wrong one is counted."""
+        address, now = self._address_of(request), self.clock.now()
+        if self.limits.refused_seconds(address, now):
             return None
-        is_ours = hmac.compare_digest(signature.encode(), self._signature(Role(role), int(until)).encode())
-        is_set = self.operator_token if role == Role.OPERATOR else self.reader_token
-        return Role(role) if is_ours and is_set and self.clock.now().epoch_seconds < int(until) else None
+        role = self.role_of_token(candidate)
+        if role is None and candidate:
+            self.limits.failed(address, candidate, now)
+        return role
 
-    def _signature(self, role: Role, until: int) -> str:
+    def role_of_bearer(self, request: Request, candidate: str) -> Role | None:
+        # The command line must work at any time; its token is too long to guess.
+        if self.own_token and hmac.compare_digest(candidate.encode(), self.own_token.encode()):
+            return Role.OPERATOR
+        return self.role_of_attempt(request, candidate) if self.has_tokens else None
+
+    def refused_seconds(self, request: Request) -> int:
+        return self.limits.refused_seconds(self._address_of(request), self.clock.now())
+
+    def _address_of(self, request: Request) -> str:
+        """The client's address; behind a proxy of ours, the one that the proxy appended."""
+        address = request.client.host if request.client else ""
+        forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        return forwarded if forwarded and address in self.proxies else address
+
+    def new_session(self, role: Role) -> Session:
+        return Session(role, self.clock.now().epoch_seconds + SESSION_SECONDS, secrets.token_hex(16))
+
+    def cookie(self, session: Session) -> str:
+        """The session, signed. Valid in every process with the same tokens."""
+        return f"{session.role}.{session.until_epoch}.{session.id}.{self._signature(session)}"
+
+    def _session_of(self, cookie: str) -> Session | None:
+        found = _SESSION.fullmatch(cookie)
+        if found is None:
+            return None
+        session = Session(Role(found["role"]), int(found["until"]), found["id"])
+        is_ours = hmac.compare_digest(found["signature"], self._signature(session))
+        is_set = self.operator_token if session.role is Role.OPERATOR else self.reader_token
+        return session if is_ours and is_set and self.clock.now().epoch_seconds < session.until_epoch else None
+
+    def _signature(self, session: Session) -> str:
         # Signed with the role's token, so changing the token ends its sessions.
-        token = self.operator_token if role is Role.OPERATOR else self.reader_token
+        token = self.operator_token if session.role is Role.OPERATOR else self.reader_token
         key = hashlib.sha256(f"holdfast session {token}".encode()).digest()
-        return hmac.new(key, f"{role}.{until}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(key, f"{session.role}.{session.until_epoch}.{session.id}".encode(), hashlib.sha256).hexdigest()
 
 
 def _only(request: Request, header: str) -> str:
@@ -203,13 +250,13 @@ def command_route(path: str, handler: Callable[[Request], Awaitable[Response]]) 
     async def checked(request: Request) -> Response:
         visitor = request.scope.get("visitor")
         if not isinstance(visitor, Visitor) or visitor.role is not Role.OPERATOR:
-            return _operators_only()
+            return operators_only()
         return await handler(request)
 
     return Route(path, checked, methods=["POST"])
 
 
-def _operators_only() -> Response:
+def operators_only() -> Response:
     return error_response(403, "forbidden", "operators only; you have read access")
 
 
@@ -222,52 +269,3 @@ def with_query(path: str, request: Request) -> str:
 def next_path(path: str) -> str:
     """The path if it stays on this server, otherwise the front page."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"
-
-
-class Guard:
-    """Middleware that rejects unauthorised requests: pages redirect to the sign-in, the API answers 401."""
-
-    def __init__(self, app: ASGIApp, access: Access, unguarded: Iterable[str] = _UNGUARDED) -> None:
-        self._app = app
-        self._access = access
-        self._unguarded = frozenset(unguarded)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self._unguarded or scope["path"].startswith("/static/"):
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope)
-        visitor = self._access.visitor(request)
-        refusal = self._refusal(request, visitor)
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
-        scope["visitor"] = visitor
-        await self._app(scope, receive, send)
-
-    def _refusal(self, request: Request, visitor: Visitor | None) -> Response | None:
-        if visitor is None:
-            return self._unknown_visitor(request)
-        if request.method in _READS:
-            return None
-        if visitor.is_browser and not is_same_origin(request):
-            return error_response(
-                403, "forbidden", "the request must come from a page of this server, or carry a bearer token"
-            )
-        if visitor.role is not Role.OPERATOR and request.scope["path"] != LOGOUT_PATH:  # anyone may sign out
-            return _operators_only()
-        return None
-
-    def _unknown_visitor(self, request: Request) -> Response:
-        path = request.scope["path"]
-        if self._access.is_closed:
-            message = "access is disabled: beyond localhost, set CONSOLE_TOKEN or CONSOLE_USER_HEADER"
-            return error_response(403, "forbidden", message)
-        if self._access.is_open:
-            message = "the Host header does not name this machine; use http://localhost, or set CONSOLE_TOKEN"
-            return error_response(403, "forbidden", message)
-        is_page = request.method in _READS and not path.startswith(("/api/", "/live", "/metrics"))
-        if is_page and self._access.has_tokens:
-            return RedirectResponse(f"{LOGIN_PATH}?next={quote(with_query(path, request))}", 303)
-        message = "send the header 'Authorization: Bearer …' with CONSOLE_TOKEN or CONSOLE_READ_TOKEN"
-        return error_response(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})

@@ -16,9 +16,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.console.http.access import Access, Guard
+from holdfast.console.http.access import Access
 from holdfast.console.http.answers import NOT_STORED, error_response
 from holdfast.console.http.cluster_api import ClusterApi
+from holdfast.console.http.guard import Guard
 from holdfast.console.http.jobs_api import JobsApi
 from holdfast.console.http.probes import StoreProbe
 from holdfast.console.http.webhooks import Webhooks

@@ -14,7 +14,9 @@ from holdfast.console.http.access import (
     LOGIN_PATH,
     LOGOUT_PATH,
     SESSION_SECONDS,
+    TOO_MANY_ATTEMPTS,
     Access,
+    Visitor,
     is_same_origin,
     next_path,
 )
@@ -61,14 +63,20 @@ class SessionPages:
         except ValueError:
             return error_response(400, "bad_request", "not a form")
         onward = next_path(form.get("next", "/"))
-        role = self.access.role_of_token(form.get("token", ""))
+        role = self.access.role_of_attempt(request, form.get("token", ""))
+        seconds = 0 if role else self.access.refused_seconds(request)
+        if seconds:
+            page = LoginPage(onward, problem=TOO_MANY_ATTEMPTS)
+            refused = self.shell.render(request, "login.html", page, title="Sign in", status=429)
+            refused.headers["Retry-After"] = str(seconds)
+            return refused
         if role is None:
             page = LoginPage(onward, problem="This token is not valid here.")
             return self.shell.render(request, "login.html", page, title="Sign in", status=401)
         answer = RedirectResponse(onward, 303)
         answer.set_cookie(
             COOKIE,
-            self.access.session(role),
+            self.access.cookie(self.access.new_session(role)),
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="strict",
@@ -77,7 +85,11 @@ class SessionPages:
         )
         return answer
 
-    async def _sign_out(self, _request: Request) -> Response:
+    def _sign_out(self, request: Request) -> Response:
+        """A plain function, so it runs in a thread: it writes to the store."""
+        visitor = request.scope.get("visitor")
+        if isinstance(visitor, Visitor) and visitor.session is not None:
+            self.access.signed_out.end(visitor.session.id)
         answer = RedirectResponse(LOGIN_PATH, 303)
         answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return answer

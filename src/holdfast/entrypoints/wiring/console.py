@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from holdfast.console.http.access import Access
+from holdfast.console.http.access import SESSION_SECONDS, Access
 from holdfast.console.http.live import Live
+from holdfast.console.http.signed_out import SignedOut
 from holdfast.console.pages.all_pages import Console, Pages
 from holdfast.console.pages.checks import CheckPages
 from holdfast.console.pages.cluster import ClusterPages
@@ -59,7 +60,9 @@ class ConsoleParts:
     wake: Callable[[], None]
 
 
-def build_access(settings: Settings, clock: Clock, own_token: str) -> Access:
+def build_access(parts: ConsoleParts, clock: Clock, own_token: str) -> Access:
+    """`clock` is real, also in a simulated world: people sign in."""
+    settings = parts.settings
     return Access(
         clock=clock,
         listens_on=settings.holdfast_host,
@@ -71,6 +74,7 @@ def build_access(settings: Settings, clock: Clock, own_token: str) -> Access:
         proxies=frozenset(settings.console_proxies),
         proxy_secret=settings.console_proxy_secret,
         hosts=frozenset(host.lower() for host in settings.console_hosts or ()),
+        signed_out=SignedOut(parts.store, parts.world.clock, SESSION_SECONDS),
     )
 
 

@@ -42,7 +42,7 @@ class ConsoleSettings(Declaration):
         default=("127.0.0.1", "::1"),
         example="10.0.0.5",
         group="Console",
-        help_text="The addresses of the proxies whose CONSOLE_USER_HEADER is trusted.",
+        help_text="The addresses of the proxies whose CONSOLE_USER_HEADER and X-Forwarded-For are trusted.",
     )
     console_proxy_secret: str | None = _token(
         "5e0a7b9d2c4f4e1b8d6a",
