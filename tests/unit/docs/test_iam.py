@@ -128,7 +128,7 @@ def test_only_read_actions_are_allowed_on_all_resources(policy: Path) -> None:
 
 
 def test_machines_can_be_launched_only_from_the_template_and_with_our_tags() -> None:
-    launching = list(statement_of("ec2:RunInstances"))
+    launching = [s for s in statement_of("ec2:RunInstances") if s["Effect"] == "Allow"]
     of_template = [s for s in launching if ":launch-template/" not in str(s["Resource"])]
     assert len(launching) - len(of_template) == 1
     assert all("ec2:LaunchTemplate" in statement["Condition"]["ArnLike"] for statement in of_template)
@@ -139,7 +139,7 @@ def test_machines_can_be_launched_only_from_the_template_and_with_our_tags() -> 
 
 def test_only_our_machines_are_terminated_and_only_new_ones_get_any_tag() -> None:
     (terminating,) = statement_of("ec2:TerminateInstances")
-    assert terminating["Condition"] == {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": "CLUSTER"}}
+    assert terminating["Condition"]["StringEquals"] == {f"aws:ResourceTag/{CLUSTER_TAG}": "CLUSTER"}
     launching, _ = statement_of("ec2:CreateTags")
     assert launching["Condition"]["StringEquals"]["ec2:CreateAction"] == "RunInstances"
 
