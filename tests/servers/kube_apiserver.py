@@ -39,7 +39,7 @@ _WHOLE_CLUSTER = (
     "--node-monitor-period=1s",
     "--node-monitor-grace-period=10s",
 )
-_ROLE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "role.yaml"
+_SHIPPED = Path(__file__).parents[2] / "deploy" / "kubernetes"
 
 
 class Unavailable(Exception):
@@ -105,9 +105,10 @@ class RunningKube:
         return str(self.call("POST", path, asked)["status"]["token"])
 
     def shipped_account(self) -> str:
-        """Apply the role that Holdfast ships, and return a token of its service account."""
-        for manifest in yaml.safe_load_all(_ROLE.read_text()):
-            self.call("POST", _collection(manifest), manifest)
+        """Apply what Holdfast ships, and return a token of its service account."""
+        for name in ("role.yaml", "admission-policy.yaml"):
+            for manifest in yaml.safe_load_all((_SHIPPED / name).read_text()):
+                self.call("POST", _collection(manifest), manifest)
         return self.token_of("holdfast", "holdfast")
 
     def ask_etcd(self, path: str, body: Any) -> Any:
@@ -151,7 +152,7 @@ class RunningKube:
 
 
 def _collection(manifest: dict[str, Any]) -> str:
-    version, plural = manifest["apiVersion"], f"{manifest['kind'].lower()}s"
+    version, plural = manifest["apiVersion"], re.sub("ys$", "ies", f"{manifest['kind'].lower()}s")
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = manifest["metadata"].get("namespace")
     return f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"

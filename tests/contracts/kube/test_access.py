@@ -21,7 +21,7 @@ from holdfast.ports.kube import Eviction, KubeRefused, KubeUnavailable, NodeChan
 from tests.clocks import StillClock
 from tests.servers.kube_apiserver import RunningKube
 from tests.servers.processes import free_port
-from tests.support.kube_worlds import RealWorld
+from tests.support.kube_worlds import RealWorld, until
 
 pytestmark = pytest.mark.real
 
@@ -174,6 +174,64 @@ def test_a_forbidden_call_is_refused_with_verb_resource_and_remedy(real_world: R
     with pytest.raises(KubeRefused, match=r"delete secrets default/private: 403: .*; grant it with deploy/.*role.yaml"):
         api.delete_secret("default", "private")
     assert real_world.has_secret("default", "private")
+
+
+# What the shipped admission policy forbids
+
+
+def secrets_path(name: str) -> str:
+    return f"/api/v1/namespaces/kube-system/secrets/{name}"
+
+
+@pytest.fixture
+def limited_token(real_world: RealWorld, account_token: str) -> str:
+    """The account's token, once the server applies the policies: it reads them some time after they were created."""
+    real_world.make_secret("kube-system", "probe")
+    real_world.make_node("probe", labels={"node-role.kubernetes.io/etcd": "true"})
+    for path in (secrets_path("probe"), "/api/v1/nodes/probe"):
+        until(lambda path=path: real_world.server.ask("DELETE", f"{path}?dryRun=All", token=account_token)[0] == 403)  # type: ignore[misc]
+    return account_token
+
+
+@pytest.mark.parametrize("name", ["bootstrap-token-abc", "k3s-serving", "node-password.k3s", "a.node-password.k3s.x"])
+def test_no_secret_but_a_node_password_can_be_deleted(real_world: RealWorld, limited_token: str, name: str) -> None:
+    real_world.make_secret("kube-system", name)
+    with pytest.raises(KubeRefused, match=r"403: .*deletes only the secrets of node passwords"):
+        real_world.client(token=limited_token).delete_secret("kube-system", name)
+    assert real_world.has_secret("kube-system", name)
+    real_world.server.call("DELETE", secrets_path(name))  # others are not affected
+
+
+def test_all_secrets_at_once_cannot_be_deleted(real_world: RealWorld, limited_token: str) -> None:
+    real_world.make_secret("kube-system", "kept")
+    status, _ = real_world.server.ask("DELETE", "/api/v1/namespaces/kube-system/secrets", token=limited_token)
+    assert status == 403
+    assert real_world.has_secret("kube-system", "kept")
+
+
+@pytest.mark.parametrize("role", ["control-plane", "master", "etcd"])
+def test_no_server_can_be_changed_or_deleted(real_world: RealWorld, limited_token: str, role: str) -> None:
+    api = real_world.client(token=limited_token)
+    real_world.make_node("server", labels={f"node-role.kubernetes.io/{role}": "true"})
+    server = api.node("server")
+    assert server
+    with pytest.raises(KubeRefused, match=r"403: .*no node of the control plane"):
+        api.change_node(server, NodeChange(unschedulable=True))
+    with pytest.raises(KubeRefused, match=r"403: .*no node of the control plane"):
+        api.delete_node(server)
+    without = {"metadata": {"labels": {f"node-role.kubernetes.io/{role}": None}}}
+    assert real_world.server.ask("PATCH", "/api/v1/nodes/server", without, token=limited_token)[0] == 403
+    assert real_world.kube.node("server") == server
+
+
+def test_a_worker_can_be_changed_and_deleted_under_the_policy(real_world: RealWorld, limited_token: str) -> None:
+    api = real_world.client(token=limited_token)
+    for labels in ({}, {"node-role.kubernetes.io/worker": "true"}):
+        real_world.make_node("worker", labels=labels)
+        worker = api.node("worker")
+        assert worker
+        api.delete_node(api.change_node(worker, NodeChange(unschedulable=True)))
+    assert api.node("worker") is None
 
 
 EVERYWHERE = {
