@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.cluster.policy import Choices, Policy
-from holdfast.cluster.spot.notice import SpotKind, store_notice
-from holdfast.fleet.capacity_memory import capacity_key, read_failures
+from holdfast.cluster.spot.notice import Replacement, SpotKind, store_notice
+from holdfast.fleet.capacity_memory import capacity_key, read_failures, remember_failure
 from holdfast.fleet.options import PoolFailure
 from holdfast.ports.machines import LaunchOrder, Machine, MachineError, Market
 from holdfast.ports.store import attr
@@ -100,6 +100,47 @@ def test_replacements_that_meet_one_shortage_together_count_it_once() -> None:
     stage.machines = real
     assert len(launches) > len(set(launches)) > 0
     assert counts(stage) == {1}
+
+
+def test_when_a_launch_of_the_same_tick_used_up_the_last_pool_no_replacement_is_logged_as_planned() -> None:
+    stage = Stage(workers=0, choices=Choices(("t3.medium",), use_spot=False), policy=Policy(min_workers=0))
+    spot = [stage.world.add_worker("eu-west-1a", TAGS, "spot").id for _ in range(2)]
+    stage.tick()
+    first, *others = stage.world.subnets
+    stage.world.ec2.run_out("t3.medium", first.zone, Market.ON_DEMAND)
+    for subnet in others:
+        stage.world.ec2.fill_subnet(subnet.id)
+    for instance in spot:
+        store_notice(stage.store, stage.name, instance, SpotKind.INTERRUPTION, stage.clock.now())
+    ticked = stage.tick(seconds=5)
+    assert ticked is not None
+    planned = [step for step in ticked.done if step.kind == "plan_replacement"]
+    found = {notice.replacement for notice in ticked.seen.notices.values()}
+    assert (len(planned), found) == (1, {Replacement.GIVEN_UP, Replacement.OPEN})
+
+
+def test_while_no_pool_has_capacity_a_replacement_waits_without_the_lease_and_the_log_says_why() -> None:
+    """It was logged as planned at every tick, which took the lease to plan nothing."""
+    stage = Stage(workers=0, choices=ONE_TYPE, policy=Policy(min_workers=0))
+    leaving = stage.world.add_worker("eu-west-1a", TAGS, "spot").id
+    stage.tick()
+    now = stage.clock.now()
+    for pool in (f"t3.medium|{subnet.zone}|{market}" for subnet in stage.world.subnets for market in Market):
+        remember_failure(stage.store, stage.name, pool, None, now, "another")
+    store_notice(stage.store, stage.name, leaving, SpotKind.INTERRUPTION, now)
+    stage.world.ec2.interrupt(leaving)
+    stage.tick_until(lambda: not stage.world.k3s.nodes(), seconds=5)
+    stage.tick(seconds=5)
+    fence = stage.state.fence
+    waits = stage.tick(seconds=5)
+    assert waits is not None
+    assert waits.done == ()
+    (why,) = [rule for rule in waits.plan.rules if rule.name == "somewhere_to_launch"]
+    assert why.details == (f"the replacement of {leaving} waits for it",)
+    assert stage.state.fence == fence
+    stage.clock.sleep(OUT_SECONDS)
+    stage.tick_until(lambda: not stage.open_notices)
+    assert len(stage.alive) == 1
 
 
 def test_a_pool_that_fails_again_right_after_a_success_is_remembered_again() -> None:

@@ -767,6 +767,23 @@ def test_what_a_plan_in_a_fuller_zone_is_excused_by(excuse: str) -> None:
     assert scene.broken == ({"ZonesEven"} if excuse == "nothing" else set())
 
 
+@pytest.mark.parametrize(("refused", "minutes"), [((ZONE,), 20), ((ZONE, OTHER_ZONE), 20 + 61)])
+def test_a_notice_may_wait_for_a_pool_only_as_long_as_every_zone_is_left_out(
+    refused: tuple[str, ...], minutes: int
+) -> None:
+    """Found by seed 30607, in which the only zone had no capacity until the world healed."""
+    scene = Scene()
+    scene.facts.refused_in.update(dict.fromkeys(refused, scene.now))
+    noted(scene, "EXPIRED")
+    scene.facts.machines[InstanceId("i-1")].gone = scene.now
+    scene.recorder.world_healed()
+    for minute in range(minutes + 1):
+        assert scene.broken == set(), minute
+        scene.now = scene.now.plus(60)
+        scene.recorder.minute_passed()
+    assert scene.broken == {"NoStuckNotice"}
+
+
 @pytest.mark.parametrize("excuse", ["busy", "paused", "pending", "critical", "budget", "at minimum", "last of zone"])
 def test_what_an_idle_cluster_is_excused_by(excuse: str) -> None:
     scene = Scene(Numbers(min_workers=3 if excuse == "at minimum" else 0))

@@ -36,15 +36,29 @@ _NAMED_MOST: Final = 3
 def decide(seen: Seen, policy: Policy, choices: Choices) -> ClusterPlan:
     timers = next_timers(seen, policy)
     up_rules, down_rules = rules.scale_up_rules(seen, policy, timers), rules.scale_down_rules(seen, policy, timers)
-    notices = (step for notice in seen.notices.values() for step in notice_steps(notice, seen, policy, choices.drain))
+    notices = [step for notice in seen.notices.values() for step in notice_steps(notice, seen, policy, choices.drain)]
+    replacing, without_room = _replacements(seen, choices, notices)
     scaling, obstacles = _scaling(seen, policy, choices, up_rules, down_rules)
     lost = not_ready_workers(seen, policy)
     swept = sweep_steps(seen, policy, choices.drain, lost)
     repairs = (*future_time_steps(seen), *accept_again_steps(seen))
-    steps = (*raise_counters_steps(seen), *notices, *repairs, *scaling, *swept)
+    steps = (*raise_counters_steps(seen), *replacing, *repairs, *scaling, *swept)
     impossible = rules.impossible_pod_rules(seen)
-    verdicts = (*up_rules, *down_rules, *obstacles, *impossible, *not_ready_rules(seen, policy, choices.drain, lost))
+    lasting = not_ready_rules(seen, policy, choices.drain, lost)
+    # Without a pool, a scale-up and a replacement have the same obstacle: it is told once, with who waits.
+    told = {obstacle.name: obstacle for obstacle in (*obstacles, *without_room)}
+    verdicts = (*up_rules, *down_rules, *told.values(), *impossible, *lasting)
     return ClusterPlan(verdicts, tuple(_one_change_of_size(steps)), timers)
+
+
+def _replacements(seen: Seen, choices: Choices, notices: Sequence[ClusterStep]) -> tuple[list[ClusterStep], list[Rule]]:
+    """The steps without replacements that no pool has a machine for, and the rule that names those."""
+    waiting = [step.instance for step in notices if isinstance(step, PlanReplacement)]
+    if not waiting or plan_slots(seen, choices, 1):
+        return list(notices), []
+    details = [f"the replacement of {instance} waits for it" for instance in waiting]
+    possible: list[ClusterStep] = [step for step in notices if not isinstance(step, PlanReplacement)]
+    return possible, [_nowhere_to_launch(seen, details)]
 
 
 def _one_change_of_size(steps: Iterable[ClusterStep]) -> Iterator[ClusterStep]:
@@ -128,12 +142,13 @@ def plan_slots(seen: Seen, choices: Choices, count: int) -> tuple[Slot, ...]:
     return tuple(slots)
 
 
-def _nowhere_to_launch(seen: Seen) -> Rule:
+def _nowhere_to_launch(seen: Seen, details: Sequence[str] = ()) -> Rule:
     failing = sorted(pool for pool, failure in seen.failures.items() if seen.now < failure.until)
     full = sorted(subnet.id for subnet in seen.subnets if subnet.free_addresses < 1)
     why = [f"no capacity in {', '.join(failing[:_NAMED_MOST])}"] if failing else []
     why += [f"no free address in {', '.join(full[:_NAMED_MOST])}"] if full else []
-    return rule(rules.SOMEWHERE_TO_LAUNCH, holds=False, value="; ".join(why) or "no subnet", limit=">= 1 pool")
+    value = "; ".join(why) or "no subnet"
+    return rule(rules.SOMEWHERE_TO_LAUNCH, holds=False, value=value, limit=">= 1 pool", details=details)
 
 
 # Scale-down

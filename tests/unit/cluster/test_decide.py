@@ -9,6 +9,7 @@ from holdfast.cluster.decide import batch_size, decide
 from holdfast.cluster.plan import ClusterPlan
 from holdfast.cluster.policy import Policy, ScaleUpRule
 from holdfast.cluster.seen import KubeView, Seen
+from holdfast.cluster.spot.notice import SpotKind, SpotNotice, SpotPhase
 from holdfast.cluster.state import Timers
 from holdfast.fleet.options import PoolFailure
 from holdfast.kernel.instants import Instant
@@ -16,7 +17,7 @@ from holdfast.ports.kube import Pod, PodPhase
 from holdfast.ports.machines import Subnet
 from holdfast.ports.readings import Known
 from holdfast.ports.signals import PendingPods
-from tests.unit.cluster.looks import AWAY, BUSY, CHOICES, IDLE, NOW, POLICY, node, seen
+from tests.unit.cluster.looks import AWAY, BUSY, CHOICES, IDLE, NOW, POLICY, machine, node, seen
 
 
 def kinds(plan: ClusterPlan) -> list[str]:
@@ -224,11 +225,39 @@ def test_a_pause_is_given_as_a_reason() -> None:
     assert obstacle(replace(BUSY, is_paused=True), "not_paused") == "paused"
 
 
+POOLS = [f"t3.medium|{zone}|{market}" for zone in "abc" for market in ("spot", "on-demand")]
+NO_POOL = {pool: PoolFailure(1, NOW.plus(60)) for pool in POOLS}
+
+
 def test_with_no_capacity_anywhere_it_says_where() -> None:
-    pools = [f"t3.medium|{zone}|{market}" for zone in "abc" for market in ("spot", "on-demand")]
-    failures = {pool: PoolFailure(1, NOW.plus(60)) for pool in pools}
-    reason = obstacle(replace(BUSY, failures=failures), "somewhere_to_launch")
+    reason = obstacle(replace(BUSY, failures=NO_POOL), "somewhere_to_launch")
     assert reason.startswith("no capacity in t3.medium|a|on-demand, t3.medium|a|spot")
+
+
+def leaving(look: Seen) -> Seen:
+    """EC2 gave notice to the first worker, whose node is cordoned and empty."""
+    notice = SpotNotice(machine(0).id, SpotKind.INTERRUPTION, SpotPhase.DRAINED, NOW.plus(-30))
+    return replace(look, notices={notice.instance: notice})
+
+
+def test_a_replacement_that_no_pool_has_is_not_planned_and_the_reason_is_told_once() -> None:
+    """Planning it would take the lease at every tick, and be logged as done."""
+    plan = decide(replace(leaving(BUSY), failures=NO_POOL), POLICY, CHOICES)
+    assert kinds(plan) == ["terminate_interrupted"]
+    (found,) = [rule for rule in plan.rules if rule.name == "somewhere_to_launch"]
+    assert found.value.startswith("no capacity in t3.medium|a|on-demand")
+    assert found.details == ("the replacement of i-00000000 waits for it",)
+
+
+def test_with_one_pool_left_a_replacement_is_planned() -> None:
+    one_left = {pool: failure for pool, failure in NO_POOL.items() if pool != POOLS[0]}
+    plan = decide(replace(leaving(BUSY), failures=one_left), POLICY, CHOICES)
+    assert kinds(plan) == ["terminate_interrupted", "plan_replacement"]
+    assert "somewhere_to_launch" not in {rule.name for rule in plan.rules}
+
+
+def test_a_replacement_that_waits_for_a_pool_delays_no_scale_down() -> None:
+    assert "begin_scale_down" in decided(replace(leaving(IDLE), failures=NO_POOL))
 
 
 def test_with_no_free_address_it_says_where() -> None:

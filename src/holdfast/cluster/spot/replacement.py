@@ -20,7 +20,8 @@ def plan_replacement(holder: ClusterLeaseHolder, step: steps.PlanReplacement) ->
     """Plan a machine in a transaction that also checks the fence, so that the maximum is never exceeded."""
     options = holder.options()
     if not options:
-        return  # no capacity now; the next tick tries again
+        # It was decided when there was one: a launch of this tick has failed since.
+        raise NotDone(f"no pool is left for the replacement of {step.instance}")
     slot = Slot.of(options[0], holder.seen.notices[step.instance].first_attempt)
     values = {"replacement": str(Replacement.PLANNED), "plan": slot.stored(), "templateRef": holder.ports.template}
     update = set_all({**values, "plannedEpoch": holder.now().epoch_seconds})

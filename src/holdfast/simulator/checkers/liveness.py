@@ -35,6 +35,14 @@ class LivenessChecker(Checker):
         healed = self.facts.healed or moment
         return self.facts.now().seconds_since(max(moment, healed))
 
+    def refused_seconds(self) -> float:
+        """How long after healing every zone may be left out, because EC2 had no capacity in it before."""
+        refusals = [self.facts.refused_in.get(zone) for zone in self.facts.zones()]
+        known = [refusal for refusal in refusals if refusal is not None]
+        if not known or len(known) < len(refusals):
+            return 0.0
+        return max(0.0, REFUSAL_KEPT_SECONDS - (self.facts.healed or self.facts.now()).seconds_since(min(known)))
+
 
 class NoLostInstance(LivenessChecker):
     name = "NoLostInstance"
@@ -86,11 +94,11 @@ class NoStuckNotice(LivenessChecker):
     name = "NoStuckNotice"
     says = (
         "after the world has healed, the notice of a machine that is gone is closed within a join timeout and 10 "
-        "minutes"
+        "minutes, once a zone may be tried again"
     )
 
     def minute_passed(self) -> None:
-        limit = self.numbers.join_timeout_seconds + 2 * SLACK_SECONDS
+        limit = self.numbers.join_timeout_seconds + 2 * SLACK_SECONDS + self.refused_seconds()
         for instance, notice in self.facts.notices.items():
             gone = self.facts.machines[instance].gone if notice.is_open else None
             if gone is not None and self.seconds_since(gone) > limit:
@@ -121,15 +129,7 @@ class Converges(LivenessChecker):
         """The back-off after an action that began before the world healed; what fails later has no such excuse."""
         if self.seconds_since(healed) <= self.numbers.join_timeout_seconds + SLACK_SECONDS:
             left = self.facts.item.get("upBackoffUntilEpoch", 0) - healed.epoch_seconds
-            self._backoff_seconds = max(0.0, min(left, BACKOFF_MOST_SECONDS), self._refused_seconds(healed))
-
-    def _refused_seconds(self, healed: Instant) -> float:
-        """How long every zone may still be left out, because EC2 had no capacity in it before the world healed."""
-        refusals = [self.facts.refused_in.get(zone) for zone in self.facts.zones()]
-        known = [refusal for refusal in refusals if refusal is not None]
-        if not known or len(known) < len(refusals):
-            return 0.0
-        return REFUSAL_KEPT_SECONDS - healed.seconds_since(min(known))
+            self._backoff_seconds = max(0.0, min(left, BACKOFF_MOST_SECONDS), self.refused_seconds())
 
     def _problems(self, serving: int) -> Iterator[str]:
         running = len(self.facts.running())
