@@ -335,6 +335,6 @@ CLUSTER: Final = (
         "holdfast.cluster.sweeping.sweep",
         "return action.removeprefix(ACTION_PREFIX) not in seen.notices",
         "return False",
-        "seed:122",
+        "script:a clock that is ahead gives up a replacement that EC2 does not list yet",
     ),
 )

@@ -158,6 +158,11 @@ SCRIPTS: Final[Mapping[str, FaultScript]] = {
         _scenario("spot", is_dated=False),
         draws={(FaultKind.JUMP, "event-1"): BEHIND, (FaultKind.EVENT_TWICE, "event-1"): 0.35},
     ),
+    "a clock that is ahead gives up a replacement that EC2 does not list yet": FaultScript(
+        (),
+        _scenario("spot", is_dated=False, unlisted_seconds=90.0, outages=(_storm(118),)),
+        draws={(FaultKind.JUMP, "tick-2"): AHEAD},
+    ),
     "EC2 forgets a machine before its replacement comes": FaultScript(
         (10310,),
         _scenario("spot", pauses=(PlannedPause(0, 4500),), safety_seconds=4600),
