@@ -43,7 +43,8 @@ _SETTINGS_END = """
 
 Region, credentials and endpoints are boto3's own settings and not Holdfast's: `AWS_DEFAULT_REGION`,
 `AWS_PROFILE`, `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL_DYNAMODB` and so on, as boto3's documentation lists them. They
-are read from the environment and from AWS's own files, never from `holdfast.toml`.
+are read from the environment and from AWS's own files, never from `holdfast.toml`. One thing is added: `AWS_REGION`
+names the region if `AWS_DEFAULT_REGION` is not set. `holdfast doctor` shows the region and where it comes from.
 """
 
 _CLI_START = f"""\

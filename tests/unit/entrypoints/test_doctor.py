@@ -178,6 +178,30 @@ def test_all_missing_settings_for_aws_are_reported_at_once() -> None:
     assert credentials["fix"].startswith("set AWS_PROFILE or AWS_ACCESS_KEY_ID")
 
 
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        ({}, [("failed", "none is configured")]),
+        ({"AWS_REGION": "eu-north-1"}, [("ok", "eu-north-1, from AWS_REGION")]),
+        ({"AWS_DEFAULT_REGION": "", "AWS_REGION": "eu-north-1"}, [("ok", "eu-north-1, from AWS_REGION")]),
+        ({"AWS_CONFIG_FILE": "aws.ini"}, [("ok", "eu-west-3, from profile default")]),
+        (
+            {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_REGION": "eu-north-1"},
+            [
+                ("ok", "eu-west-1, from AWS_DEFAULT_REGION"),
+                ("warning", "AWS_DEFAULT_REGION counts, and AWS_REGION=eu-north-1 is ignored"),
+            ],
+        ),
+    ],
+)
+def test_the_region_and_its_source_are_named(environment: dict[str, str], found: list[tuple[str, str]]) -> None:
+    Path("aws.ini").write_text("[default]\nregion = eu-west-3\n", encoding="utf-8")
+    outside = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "none", "HOLDFAST_STORE": "dynamodb:"}
+    _, answer = doctor_json(**{**outside, **environment})
+    seen = [(item["outcome"], item["seen"]) for item in answer["items"] if item["check"] == aws.REGION]
+    assert seen == found
+
+
 def test_a_variable_that_looks_like_a_setting_is_a_warning() -> None:
     assert list(mistyped({"MAX_WORKER": "5", "MAX_WORKERS": "5", "PATH": "/", "AWS_REGION": "x"})) == [
         ("MAX_WORKER", "MAX_WORKERS")

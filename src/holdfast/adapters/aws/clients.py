@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from holdfast.adapters.aws_region import region_variable
 from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable
 from holdfast.kernel.text import cut
 
@@ -67,7 +68,8 @@ def aws_config(*, read_seconds: float, connect_seconds: float = 2, connections: 
 
 
 def aws_client(service: str, config: Config, **options: Any) -> Any:
-    """A boto3 client, with boto3's own configuration."""
+    """A boto3 client, with boto3's own configuration; AWS_REGION counts, too."""
+    options = {"region_name": region_variable(), **options}
     try:
         return boto3.client(service, config=config, **options)  # type: ignore[call-overload]
     except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is not a URL

@@ -3,9 +3,8 @@
 import json
 from typing import Any, Final
 
-import boto3
-
 from holdfast.adapters.aws.clients import AwsError, aws_client, aws_config, aws_errors, explained
+from holdfast.adapters.aws_region import aws_region
 from holdfast.kernel.errors import NeedsOperator
 
 READ_SECONDS: Final = 30
@@ -16,11 +15,11 @@ _FILTERS: Final = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalle
 
 
 def own_region() -> str:
-    """The region that boto3 is configured for."""
-    region = boto3.session.Session().region_name
+    """The region that AWS's clients use."""
+    region = aws_region()
     if region is None:
         raise NeedsOperator("no region is configured; name one with --region, for example --region eu-west-1")
-    return region
+    return region.name
 
 
 class AwsPriceList:

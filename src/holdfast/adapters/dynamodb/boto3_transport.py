@@ -18,6 +18,7 @@ from botocore.exceptions import (
     ProxyConnectionError,
 )
 
+from holdfast.adapters.aws_region import region_variable
 from holdfast.adapters.dynamodb.calls import DynamoTransportError
 from holdfast.adapters.dynamodb.wire import Wire
 from holdfast.kernel.errors import StoreRefused
@@ -70,6 +71,7 @@ def boto3_client(*, connections: int = 50, **options: Any) -> Any:
         max_pool_connections=connections,
         tcp_keepalive=True,
     )
+    options = {"region_name": region_variable(), **options}
     try:
         return boto3.client("dynamodb", config=config, **options)
     except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is not a URL

@@ -198,6 +198,7 @@ def lean_transport() -> LeanTransport | None:
     client = boto3_client()  # resolves the endpoint by all of botocore's rules
     endpoint, region = str(client.meta.endpoint_url), str(client.meta.region_name)
     client.close()
+    session.set_config_variable("region", region)  # of the STS client that a role's credentials come from
     parts = urlsplit(endpoint)
     if not parts.hostname:
         raise StoreRefused(f"no DynamoDB client: {endpoint} has no host; check AWS_ENDPOINT_URL_DYNAMODB")

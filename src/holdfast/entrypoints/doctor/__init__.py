@@ -58,7 +58,8 @@ def _checks(settings: Settings, environment: Mapping[str, str], clock: Clock) ->
     is_sim, is_sqlite = s.holdfast_world == "sim", s.holdfast_store.path is not None
     yield Check("settings", partial(_settings, s, environment))
     if not (is_sim and is_sqlite):
-        yield Check(aws.IDENTITY, partial(aws.identity, clock, time))
+        yield Check(aws.REGION, aws.region)
+        yield Check(aws.IDENTITY, partial(aws.identity, clock, time), (aws.REGION,))
     first = () if is_sqlite else (aws.IDENTITY,)
     yield Check(store.REACHED, partial(store.reached, s, clock), first)
     yield Check("tables", partial(store.tables, s, clock), first)

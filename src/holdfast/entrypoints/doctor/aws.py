@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.adapters.aws.clients import AwsError, aws_client, aws_config, aws_errors, explained
+from holdfast.adapters.aws_region import aws_region
 from holdfast.entrypoints.doctor.findings import Finding, failed, failed_by_error, ok, skipped, warning
 from holdfast.entrypoints.doctor.granted import denied
 from holdfast.kernel.errors import NeedsOperator
@@ -22,6 +23,7 @@ from holdfast.ports.machines import MachineError
 if TYPE_CHECKING:
     from types_boto3_ec2.client import EC2Client
 
+REGION: Final = "AWS region"
 IDENTITY: Final = "AWS credentials"
 INSTANCES: Final = "ec2:DescribeInstances"
 SUBNETS: Final = "subnets"
@@ -46,6 +48,18 @@ class ServerTime:
         self.who, self.theirs, self.ours = who, Instant(int(parsed.timestamp() * 1000)), ours
 
 
+def region() -> Iterator[Finding]:
+    found = aws_region()
+    if found is None:
+        yield failed(REGION, "none is configured", "set AWS_REGION, for example AWS_REGION=eu-west-1")
+        return
+    yield ok(REGION, f"{found.name}, from {found.source}")
+    if found.ignored:
+        yield warning(
+            REGION, f"{found.source} counts, and {found.ignored} is ignored", "set both to one region, or unset one"
+        )
+
+
 def identity(clock: Clock, time: ServerTime) -> Iterator[Finding]:
     """Needs no permission. A rejection carries the server's time too, and a wrong clock is a common cause."""
     client = aws_client("sts", aws_config(read_seconds=SECONDS))
@@ -58,8 +72,7 @@ def identity(clock: Clock, time: ServerTime) -> Iterator[Finding]:
             yield _unidentified(error)
             return
         _record_time(time, answer, clock)
-        region = client.meta.region_name
-    yield ok(IDENTITY, f"{answer['Arn']}, in {region}")
+    yield ok(IDENTITY, answer["Arn"])
 
 
 def _unidentified(error: AwsError) -> Finding:
@@ -177,5 +190,5 @@ _FIXES: Final = {
     "InvalidAMIID": "the template's AMI no longer exists: create a version with a new AMI, and set LAUNCH_TEMPLATE",
     "Unsupported": "this zone does not offer a type in INSTANCE_TYPES; choose another",
     "VcpuLimitExceeded": "request a higher limit from AWS, or use smaller instance types",
-    "EndpointConnectionError": "check the network and AWS_DEFAULT_REGION",
+    "EndpointConnectionError": "check the network and the region",
 }

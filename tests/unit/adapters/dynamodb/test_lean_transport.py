@@ -5,7 +5,7 @@ import json
 import socket
 import ssl
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -267,6 +267,20 @@ def test_botocores_settings_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (transport._endpoint.authority, transport._endpoint.path) == ("127.0.0.1:8123", "/prefix")
     assert transport._endpoint.region == "eu-north-1"
     assert transport._keys().access == "from the environment"
+
+
+@pytest.mark.parametrize("connect", [lean_transport, Boto3Transport])
+def test_aws_region_alone_names_the_region(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connect: Callable[[], Any]
+) -> None:
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    transport = connect()
+    region = transport._client.meta.region_name if connect is Boto3Transport else transport._endpoint.region
+    assert region == "eu-north-1"
+    transport.close()
 
 
 def test_without_a_region_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
