@@ -39,6 +39,8 @@ INTENDED: Final = {
     "properties/workers/type": _UNKNOWN,
     "properties/runs_ticks": "distinguishes a process without ticks from one whose ticks fail",
     "required: runs_ticks": "distinguishes a process without ticks from one whose ticks fail",
+    "properties/failedTicks": "the status says that ticks fail, as the decisions do",
+    "required: failedTicks": "the status says that ticks fail, as the decisions do",
     "simulator/properties/slow_motion": _SLOW,
     "simulator/required: slow_motion": _SLOW,
     "properties/is_carried_over": _CARRIED,

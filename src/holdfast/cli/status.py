@@ -111,7 +111,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int 
 
 
 def _facts(overview: ClusterStatus) -> Iterator[tuple[str, Style]]:
-    action, paused, last = overview.action, overview.paused, overview.last_tick
+    action, paused = overview.action, overview.paused
     if paused:
         why = f": {paused.reason}" if paused.reason else ""
         yield f"paused by {paused.by} since {to_seconds(paused.since)}{why}", Style.WARNING
@@ -123,12 +123,22 @@ def _facts(overview: ClusterStatus) -> Iterator[tuple[str, Style]]:
     if overview.up_failures:
         until = to_seconds(overview.up_backoff_until or "now")
         yield f"{overview.up_failures} scale-ups failed in a row; next attempt after {until}", Style.BAD
-    if failure := overview.last_failure:
+    yield from _ticks(overview)
+
+
+def _ticks(overview: ClusterStatus) -> Iterator[tuple[str, Style]]:
+    last, failed, failure = overview.last_tick, overview.failed_ticks, overview.last_failure
+    if failed:  # as `holdfast explain` shows them
+        yield f"last tick {to_seconds(failed.at)}: {what_was_done(failed)}", Style.BAD
+    elif failure:
         yield f"last failure {to_seconds(failure.at)}: {failure.what}: {failure.why}", Style.BAD
-    if last is None:
-        yield "no ticks in the last day; 'holdfast doctor' checks everything that a tick needs", Style.WARNING
+    if last is not None:
+        completed = "last tick that completed" if failed else "last tick"
+        yield f"{completed} {to_seconds(last.at)}: {what_was_done(last)}", tick_style(last)
+    elif failed:
+        yield "no tick completed in the last day; 'holdfast doctor' checks everything that a tick needs", Style.WARNING
     else:
-        yield f"last tick {to_seconds(last.at)}: {what_was_done(last)}", tick_style(last)
+        yield "no ticks in the last day; 'holdfast doctor' checks everything that a tick needs", Style.WARNING
 
 
 def significant_state(overview: ClusterStatus) -> object:
@@ -147,6 +157,7 @@ def significant_state(overview: ClusterStatus) -> object:
         overview.up_failures,
         overview.paused,
         overview.last_failure,
+        overview.failed_ticks and overview.failed_ticks.stopped,
         None if last is None else ([(rule.name, rule.verdict) for rule in last.rules], last.stopped),
         None if last is None or not last.steps else (last.at, [step.kind for step in last.steps]),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
+from holdfast.control.lease import LeaseHeld
 from holdfast.control.rules import Rule
 from holdfast.control.steps import Step
 from holdfast.kernel.errors import HoldfastError
@@ -29,6 +30,7 @@ PAUSED_KIND: Final = "paused"
 RESUMED_KIND: Final = "resumed"
 SWITCH_KINDS: Final = (PAUSED_KIND, RESUMED_KIND)
 _DAY_MS: Final = 86_400_000
+_STANDING_BY: Final = f"#{LeaseHeld.__name__}"  # another process acts: no failure
 
 Summary = dict[str, Any]  # the few numbers that explain what a tick saw
 
@@ -154,14 +156,28 @@ class DecisionLog:
         return found
 
     def last_tick(self, now: Instant) -> Entry | None:
-        """The newest tick of today or yesterday, ignoring failed ones. Usually reads one short page."""
+        """The newest tick of today or yesterday, ignoring failed ones."""
+        return self.last_ticks(now)[0]
+
+    def last_ticks(self, now: Instant) -> tuple[Entry | None, Entry | None]:
+        """The newest tick of today or yesterday, and failed ticks after it, if any. Usually reads one short page."""
+        tick: Entry | None = None
+        failed: list[Entry] = []
         for day in (now, now.plus(-86_400)):
             query = Query(LOGS, f"{self.scope}#{day.date()}", reverse=True, limit=10)
             for item in every_item(self.store, query):
                 entry = self._entry(item)
+                # Failures are stored under the start of their five minutes: some after the tick come behind it here.
+                if tick is not None and int(entry.key[:13]) < tick.at.epoch_ms - _FAILURES_MS:
+                    break
                 if entry.kind == TICK_KIND:
-                    return entry
-        return None
+                    tick = tick or entry
+                elif entry.kind == FAILURE_KIND and not entry.key.endswith(_STANDING_BY):
+                    failed.append(entry)
+            if tick is not None:
+                break
+        later = [entry for entry in failed if tick is None or entry.at > tick.at]
+        return tick, max(later, key=lambda entry: entry.at, default=None)
 
     def _entry(self, item: Item) -> Entry:
         return Entry(

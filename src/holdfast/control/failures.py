@@ -23,7 +23,7 @@ _NO_FAILURE: Final = (LeaseHeld, LeaseLost, OutOfTime)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What failed (an error's name or a step's kind), when, and why."""
+    """What failed (the words of an error, or a step's kind), when, and why."""
 
     what: str
     at: Instant
@@ -43,7 +43,8 @@ def as_our_error(error: Exception) -> HoldfastError:
 def failure_of(error: Exception, now: Instant) -> Failure | None:
     if isinstance(error, _NO_FAILURE):
         return None
-    return Failure(type(error).__name__, now, str(as_our_error(error)))
+    ours = as_our_error(error)
+    return Failure(ours.words, now, str(ours))
 
 
 def failed_step(done: Sequence[Step], reports: Sequence[str], now: Instant) -> Failure | None:

@@ -52,7 +52,7 @@ def announcement_of_error(error: HoldfastError) -> Announcement:
     needs_operator = isinstance(error, NeedsOperator)
     title = "Holdfast needs an operator" if needs_operator else "Ticks fail"
     # The message is part of the key: another error of the same class is a separate problem.
-    key = f"{type(error).__name__}-{crc32(str(error)[:60].encode()):08x}"
+    key = f"{crc32(f'{type(error).__name__}: {str(error)[:60]}'.encode()):08x}"
     notification = Notification("tick_failed", key, title, str(error), is_urgent=True)
     return Announcement(notification, 0 if needs_operator else PATIENCE_SECONDS)
 

@@ -39,7 +39,7 @@ class Observers:
         self.metrics.cluster.ticked(result)
         self.latest_tick.ticked(result)
         if result.has_failed:
-            self.health.missed("Stopped", result.stopped or "")
+            self.health.missed("a tick that was cut short", result.stopped or "")
         else:
             self.health.beat()
         self.live.changed()
@@ -50,7 +50,7 @@ class Observers:
         if isinstance(error, LeaseHeld):
             self.health.beat()  # this process is healthy; another one acts
         else:
-            self.health.missed(type(error).__name__, str(error))
+            self.health.missed(error.words, str(error))
         self.live.changed()
 
     def notify_pages_after(self, take: Take) -> Take:

@@ -25,14 +25,19 @@ class HoldfastError(Exception):
     """Base of all errors that Holdfast raises."""
 
     exit_code: ClassVar[int] = 1
+    words: ClassVar[str] = "an error"  # for people: what kind of error it is
 
 
 class Retryable(HoldfastError):
     """A later attempt may succeed."""
 
+    words = "a temporary error"
+
 
 class NeedsOperator(HoldfastError):
     """Fails until a person acts."""
+
+    words = "an error that needs an operator"
 
 
 class BadRequest(HoldfastError, ValueError):
@@ -64,11 +69,14 @@ class WriteConflict(Retryable):
 class StoreUnavailable(Retryable):
     """The store did not answer within the deadline. A write may or may not have happened."""
 
+    words = "no answer from the store"
+
 
 class BadSetting(NeedsOperator):
     """A setting is unknown or has a bad value. Nothing was touched."""
 
     exit_code = 2
+    words = "a wrong setting"
 
 
 class MissingExtra(NeedsOperator):
@@ -86,9 +94,13 @@ class MissingExtra(NeedsOperator):
 class TableProblem(NeedsOperator):
     """A table is missing, or differs from its declaration."""
 
+    words = "a missing or different table"
+
 
 class StoreRefused(NeedsOperator):
     """The store cannot be opened or used. Nothing was changed."""
+
+    words = "a refusal by the store"
 
 
 class NotFound(BadRequest):

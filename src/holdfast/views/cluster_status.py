@@ -106,7 +106,10 @@ class FailureStatus(Shape, frozen=True, kw_only=True):
 
 
 class ClusterStatus(Shape, frozen=True, kw_only=True, rename="camel"):
-    """The stored state, machines that leave, the last tick, and the newest failure. `workers` is None if unknown."""
+    """The stored state, machines that leave, the last tick, and the newest failure. `workers` is None if unknown.
+
+    `failed_ticks`: those that failed after the last tick.
+    """
 
     cluster: str
     workers: Count | None
@@ -120,13 +123,14 @@ class ClusterStatus(Shape, frozen=True, kw_only=True, rename="camel"):
     lease: LeaseStatus
     paused: PauseStatus | None
     last_tick: DecisionEntry | None
+    failed_ticks: DecisionEntry | None
     last_failure: FailureStatus | None
 
 
 def cluster_status(store: Store, cluster: ClusterId, policy: Policy, now: Instant) -> ClusterStatus:
     state = cluster_ledger(store, cluster).read()
     pause = read_pause(store, cluster)
-    last = cluster_log(store, cluster).last_tick(now)
+    last, failed = cluster_log(store, cluster).last_ticks(now)
     failure = newest_failure(store, cluster)
     return ClusterStatus(
         cluster=cluster,
@@ -142,6 +146,7 @@ def cluster_status(store: Store, cluster: ClusterId, policy: Policy, now: Instan
         lease=LeaseStatus(owner=state.lock_owner, until=_time(state.lock_until), fence=state.fence),
         paused=None if pause is None else pause.status(),
         last_tick=None if last is None else decision_of(last),
+        failed_ticks=None if failed is None else decision_of(failed),
         last_failure=None
         if failure is None
         else FailureStatus(what=failure.what, at=failure.at.iso(), why=failure.why),

@@ -44,7 +44,7 @@ class TickHealth:
             self._last_seconds, self._has_beaten, self._failure = self._clock.monotonic_seconds(), True, None
 
     def missed(self, what: str, why: str) -> None:
-        """`what` is the error's name."""
+        """`what` says in a few words what kind of failure it was: it is public, and `why` is not."""
         with self._lock:
             self._failure = (what, cut(why, _WHY_MOST))
 

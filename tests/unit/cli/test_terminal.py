@@ -336,6 +336,7 @@ def overview(**changed: Any) -> ClusterStatus:
         "lease": LeaseStatus(owner="", until=None, fence=0),
         "paused": None,
         "last_tick": last,
+        "failed_ticks": None,
         "last_failure": None,
     }
     return ClusterStatus(**{**status, **changed})
@@ -380,7 +381,7 @@ def test_status_describes_problems_in_words() -> None:
         up_backoff_until="2026-01-15T10:05:00.000Z",
         paused=PauseStatus(by="a\nb", since="2026-01-15T10:00:00.000Z", reason="tests"),
         last_tick=decision(rules=[rule("no", "0.31")], stopped="lease held by x", ticks=3),
-        last_failure=FailureStatus(what="NoLook", at=AT, why="slow\x1b[2J"),
+        last_failure=FailureStatus(what="a temporary error", at=AT, why="slow\x1b[2J"),
     )
     assert list(status_lines(seen, None)) == [
         "cluster c has 3 workers",
@@ -388,7 +389,7 @@ def test_status_describes_problems_in_words() -> None:
         "  scale-up 7: LAUNCHING for 3 s",
         "  last action completed: never",
         "  2 scale-ups failed in a row; next attempt after 2026-01-15T10:05:00Z",
-        "  last failure 2026-01-15T09:00:00Z: NoLook: slow\\x1b[2J",
+        "  last failure 2026-01-15T09:00:00Z: a temporary error: slow\\x1b[2J",
         "  last tick 2026-01-15T10:00:00Z: stopped (3 ticks): lease held by x",
         "",
         "  RULE      HOLDS  SEEN  LIMIT",
@@ -400,6 +401,20 @@ def test_status_describes_problems_in_words() -> None:
         "  last action completed: never",
         "  no ticks in the last day; 'holdfast doctor' checks everything that a tick needs",
     ]
+
+
+def test_while_ticks_fail_status_says_so_as_explain_does() -> None:
+    """The last tick that completed looks healthy, and may be hours old."""
+    failed = decision(kind="no-tick", at="2026-01-15T11:00:00.000Z", stopped="EC2 does not answer", ticks=5)
+    failure = FailureStatus(what="a temporary error", at=AT, why="EC2 does not answer")
+    lines = list(status_lines(overview(failed_ticks=failed, last_failure=failure), None))
+    assert lines[3:5] == [
+        "  last tick 2026-01-15T11:00:00Z: stopped (5 ticks): EC2 does not answer",
+        "  last tick that completed 2026-01-15T10:00:00Z: nothing: not cpu_high (0.31)",
+    ]
+    assert what_was_done(failed) in lines[3], "the words of explain"
+    never = list(status_lines(overview(failed_ticks=failed, last_tick=None), None))
+    assert never[-1].startswith("  no tick completed in the last day")
 
 
 def test_a_waiting_tick_says_what_it_waits_for() -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
 from holdfast.cluster.notifications import announcements_of
+from holdfast.control.failures import failure_of
 from holdfast.control.notifications import (
     AGAIN_SECONDS,
     PATIENCE_SECONDS,
@@ -17,6 +18,7 @@ from holdfast.control.notifications import (
 )
 from holdfast.kernel.errors import HoldfastError, NeedsOperator, Retryable, StoreRefused, StoreUnavailable
 from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.instants import Instant
 from holdfast.ports.notify import Notification
 from holdfast.ports.store import Store
 from holdfast.simulator.world.k3s import Workload
@@ -76,6 +78,20 @@ def test_an_error_that_needs_an_operator_is_announced_at_once_and_a_retryable_on
     error: NeedsOperator | Retryable, patience: int
 ) -> None:
     assert announcement_of_error(error).patience_seconds == patience
+
+
+@pytest.mark.parametrize("error", [NeedsOperator("no permission"), Retryable("x"), StoreUnavailable("x")])
+def test_what_people_read_about_an_error_has_no_names_of_classes(error: HoldfastError) -> None:
+    """SNS sends the key, too."""
+    failure = failure_of(error, Instant(0))
+    assert failure is not None
+    for shown in (str(announcement_of_error(error).notification), str(failure.shown())):
+        assert type(error).__name__ not in shown
+
+
+def test_two_errors_are_two_notifications() -> None:
+    errors = [NeedsOperator("x"), Retryable("x"), NeedsOperator("y")]
+    assert len({announcement_of_error(error).notification.key for error in errors}) == 3
 
 
 def test_several_senders_send_a_notification_once() -> None:

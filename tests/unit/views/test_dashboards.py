@@ -14,6 +14,7 @@ from holdfast.cluster.spot.notice import SpotKind
 from holdfast.cluster.tick import tick
 from holdfast.cluster.tick_summary import cluster_log
 from holdfast.control.decision_log import Entry
+from holdfast.control.lease import LeaseHeld
 from holdfast.control.pause import PauseStatus
 from holdfast.control.rules import Verdict
 from holdfast.control.steps import Direction
@@ -33,8 +34,8 @@ from holdfast.views.cluster_history import (
     timeline_marks,
 )
 from holdfast.views.cluster_now import ClusterNow, FailingPool, UndrainableNode
-from holdfast.views.cluster_status import LeaseStatus, ScaleDownAction, ScaleUpAction, cluster_status
-from holdfast.views.decisions import RuleResult, rule_result
+from holdfast.views.cluster_status import ClusterStatus, LeaseStatus, ScaleDownAction, ScaleUpAction, cluster_status
+from holdfast.views.decisions import RuleResult, all_decisions, rule_result
 from holdfast.views.headlines import alerts, headline
 from holdfast.views.jobs_now import JobCount, JobsNow, OpenJobs
 from holdfast.views.latest_tick import NodeNotice, NodeStatus, TickFailure, node_statuses
@@ -420,7 +421,44 @@ def test_a_failure_of_another_process_is_an_alert_until_a_tick_follows() -> None
     data = world.boards.overview({})
     assert data.alerts == []
     assert data.cluster.newest_failure
-    assert data.cluster.newest_failure.what == "StoreUnavailable"
+    assert data.cluster.newest_failure.what == "no answer from the store"
+
+
+def test_status_knows_of_failed_ticks_until_one_completes() -> None:
+    """Failures are stored under the start of their five minutes, which may be before the tick that they follow."""
+    stage = ConsoleWorld().stage
+    away = before("batch_get", raising(StoreUnavailable("no answer")))
+
+    def status() -> ClusterStatus:
+        return cluster_status(stage.store, stage.name, stage.policy, stage.clock.now())
+
+    def fails() -> None:
+        stage.clock.sleep(20)
+        with pytest.raises(StoreUnavailable):
+            tick(stage.cluster(away), "elsewhere")
+
+    fails()
+    failed = status().failed_ticks
+    assert failed is not None
+    assert (failed.stopped, failed.ticks, status().last_tick) == ("no answer", 1, None)
+    stage.tick()
+    completed = status()
+    assert (completed.failed_ticks, completed.last_tick is None) == (None, False)
+    fails()
+    fails()
+    failed = status().failed_ticks
+    assert failed is not None
+    explained = all_decisions(stage.store, stage.name, stage.clock.now().plus(-3600), stage.clock.now()).items
+    assert failed in explained, "status and explain show the same"
+    assert status().last_tick == completed.last_tick
+
+
+def test_another_process_that_acts_is_no_failure() -> None:
+    stage = ConsoleWorld().stage
+    stage.tick()
+    stage.clock.sleep(20)
+    cluster_log(stage.store, stage.name).record_failure(LeaseHeld("lease: held by another"), stage.clock.now())
+    assert cluster_status(stage.store, stage.name, stage.policy, stage.clock.now()).failed_ticks is None
 
 
 def test_the_last_ticks_observation_is_shown_after_a_pause() -> None:

@@ -68,7 +68,9 @@ def test_a_process_whose_first_tick_fails_is_not_ready_at_once(quiet: TickResult
     """For example with wrong credentials: a rollout fails at the first tick."""
     watched = Watched()
     watched.failed(NeedsOperator(f"{ARN} may not"))
-    assert watched.text == "no tick has completed since startup; the newest failure is NeedsOperator"
+    assert watched.text == (
+        "no tick has completed since startup; the newest failure is an error that needs an operator"
+    )
     watched.ticked(quiet)
     assert watched.text == "ok"
 
@@ -134,7 +136,7 @@ def test_a_tick_stopped_by_an_error_does_not_count_as_successful() -> None:
     ticked = tick(stage.cluster(CallGate(hook)), "a")
     assert ticked.has_failed
     watched.ticked(ticked)
-    assert watched.text == "no tick has completed since startup; the newest failure is Stopped"
+    assert watched.text == "no tick has completed since startup; the newest failure is a tick that was cut short"
 
 
 def test_readyz_names_the_problem_and_no_details_of_the_account() -> None:
@@ -146,7 +148,7 @@ def test_readyz_names_the_problem_and_no_details_of_the_account() -> None:
     answer = ask(served, "/readyz")
     assert (answer.status, answer.json["error"]["code"]) == (503, "ticks_failing")
     assert answer.json["error"]["message"] == (
-        "no tick has completed since startup; the newest failure is NeedsOperator; see /system"
+        "no tick has completed since startup; the newest failure is an error that needs an operator; see /system"
     )
     status = ask(served, "/api/status").json
     assert (status["ready"], ARN in status["problem"]) == (False, True)
@@ -159,7 +161,7 @@ def test_readyz_shows_no_details_of_the_account_when_the_store_refuses() -> None
     for path in ("/readyz", "/readyz/store"):
         answer = ask(served, path)
         assert (answer.status, answer.json["error"]["code"]) == (503, "store_unavailable")
-        assert answer.json["error"]["message"] == "StoreRefused; see /system and the log"
+        assert answer.json["error"]["message"] == "a refusal by the store; see /system and the log"
     assert ARN in ask(served, "/api/status").json["problem"]
 
 
@@ -186,7 +188,7 @@ def test_a_daemon_whose_ticks_fail_says_so(tmp_path: Path) -> None:
             assert line, "it ended without a failed tick"
         status, text = run.get("/readyz")
         assert (status, json.loads(text)["error"]["code"]) == (503, "ticks_failing")
-        assert "StateDamaged" in text
+        assert "an error that needs an operator" in text
         assert "scalingInProgress" in json.loads(run.get("/api/status")[1])["problem"]
         assert run.get("/healthz") == (200, "ok")
         assert run.get("/readyz/store") == (200, "ok")

@@ -28,6 +28,7 @@ from holdfast.ports.kube import KubeUnavailable, Node, Pod
 _log = logging.getLogger(__name__)
 
 _GONE: Final = 410
+_LOG_EVERY_FAILURES: Final = 256  # about once an hour, at the longest waits
 
 W = TypeVar("W")
 T = TypeVar("T", bound=Node | Pod)
@@ -91,7 +92,7 @@ class Follower(Generic[W, T]):
             return self._failed(lost)
         except (HoldfastError, KubeTransportError) as error:
             return self._failed(error)
-        self._failures = 0
+        self._succeeded()
         return 0.0
 
     def interrupt(self) -> None:
@@ -106,8 +107,25 @@ class Follower(Generic[W, T]):
         self._view.fail(error)
         wait_seconds = self._pace.backoff.wait_seconds(self._failures, self._chance)
         if not self._is_stopping:
-            _log.info("watch %s: %s; retrying in %.1f s", self._resource.name, error, wait_seconds)
+            self._log_failure(error, wait_seconds)
         return wait_seconds
+
+    def _log_failure(self, error: Exception, wait_seconds: float) -> None:
+        """The first failures, and later ones less and less often: an outage of a day must not fill the log.
+
+        One failure is ordinary: a proxy closes the connection, or the version to continue from has expired.
+        """
+        times = self._failures
+        is_power_of_two = times & (times - 1) == 0
+        if is_power_of_two or times % _LOG_EVERY_FAILURES == 0:
+            level = logging.INFO if times == 1 else logging.WARNING
+            again = f", {times} times in a row" if times > 1 else ""
+            _log.log(level, "watch %s: %s%s; retrying in %.1f s", self._resource.name, error, again, wait_seconds)
+
+    def _succeeded(self) -> None:
+        if self._failures > 1:
+            _log.info("watch %s: succeeded again, after %d failures", self._resource.name, self._failures)
+        self._failures = 0
 
     def _list(self) -> None:
         # The time before reading: objects may change while the list is read.
@@ -153,7 +171,7 @@ class Follower(Generic[W, T]):
             # Usually a 410. In any case, the server does not continue from here.
             raise _Lost(str(refusal))
         self._version = event.version or self._version
-        self._failures = 0
+        self._succeeded()
         if event.found is None:
             self._view.hear()
         elif self._view.drop(event.found) if event.kind == "DELETED" else self._view.put(event.found):

@@ -140,7 +140,7 @@ class _Pages:
         if error is None:
             return PlainTextResponse("ok")
         # Unauthenticated too: DynamoDB's refusals name the role and the account.
-        message = str(error) if isinstance(error, Retryable) else f"{type(error).__name__}; see /system and the log"
+        message = str(error) if isinstance(error, Retryable) else f"{error.words}; see /system and the log"
         return error_response(503, "store_unavailable", message)
 
     def metrics(self, _request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -193,6 +194,24 @@ def test_a_new_list_without_changes_does_not_wake_the_owner(following: Following
     following.follower.round()
     following.follower.round()
     assert following.rings == 1
+
+
+def test_an_outage_is_logged_less_and_less_often_and_its_end_once(
+    following: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A single failure is ordinary; from the second on it is a warning."""
+    following.source.lists += [KubeUnavailable("no answer")] * 1000
+    following.source.will_list(10, "a")
+    following.source.will_watch(bookmark(11))
+    with caplog.at_level("INFO"):
+        for _ in range(1001):
+            following.follower.round()
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    times = [int(found.group(1)) for line in warnings if (found := re.search(r"answer, (\d+) times in a row;", line))]
+    assert times == [2, 4, 8, 16, 32, 64, 128, 256, 512, 768]
+    others = [record.message for record in caplog.records if record.levelname == "INFO"]
+    assert len(others) == 2
+    assert others[1] == "watch pods: succeeded again, after 1000 failures"
 
 
 def test_retries_after_repeated_failures_wait_longer_each_time(following: Following) -> None:
