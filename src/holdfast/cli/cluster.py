@@ -15,6 +15,7 @@ from holdfast.cli.terminal.output import print_json, print_table, print_words
 from holdfast.cli.tick_rows import RULE_COLUMNS, detail_lines, rule_row, tick_row
 from holdfast.kernel.ids import ClusterId
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.settings.own_commands import own_command
 
 if TYPE_CHECKING:
     from holdfast.control.pause import PauseAnswer
@@ -152,7 +153,8 @@ def kill_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
         print_json({"pid": pid, "killed": not dry_run})
     else:
-        print_words(f"would kill process {pid}" if dry_run else f"killed process {pid}; resume with: holdfast run")
+        again = own_command(settings, "run")
+        print_words(f"would kill process {pid}" if dry_run else f"killed process {pid}; resume with: {again}")
 
 
 def _print_details(rules: Sequence[RuleResult]) -> None:

@@ -12,6 +12,7 @@ from holdfast.cli.options import as_json, with_settings
 from holdfast.cli.terminal.colours import Style
 from holdfast.cli.terminal.output import print_json, print_table, print_words
 from holdfast.cli.tick_rows import to_seconds
+from holdfast.kernel.settings.own_commands import own_command
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -46,7 +47,8 @@ def cost_command(settings: Settings, *, dynamodb: bool, as_json: bool, **filters
     span = f"from {to_seconds(answer.since)} to {to_seconds(answer.until)}"
     print_words(f"{answer.jobs} jobs {span}: {answer.usd:.2f} USD", Style.TITLE)
     print_table(["USD", "JOBS", "", answer.by.upper()], [_cost_row(group) for group in answer.items])
-    print_words(f"EC2 prices as of {answer.prices_as_of}: {answer.prices_source}; to update: holdfast prices refresh")
+    update = own_command(settings, "prices refresh")
+    print_words(f"EC2 prices as of {answer.prices_as_of}: {answer.prices_source}; to update: {update}")
     echo_more(answer)
 
 

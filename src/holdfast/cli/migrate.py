@@ -11,6 +11,7 @@ from holdfast.cli.options import as_json, dry_run, with_settings
 from holdfast.cli.terminal.output import print_json, print_table, print_words
 from holdfast.cli.terminal.progress import Progress
 from holdfast.kernel.errors import NeedsOperator
+from holdfast.kernel.settings.own_commands import own_command
 
 if TYPE_CHECKING:
     from holdfast.jobs.migration.backfill_progress import BackfillProgress
@@ -59,9 +60,9 @@ def status_command(settings: Settings, *, as_json: bool) -> None:
         return
     print_table(["STATUS", "VALUE"], _status_rows(answer))
     if answer.next is None:
-        click.echo("this is the last phase; next: holdfast migrate cleanup")
+        click.echo(f"this is the last phase; next: {own_command(settings, 'migrate cleanup')}")
     elif answer.is_ready:
-        click.echo(f"ready for {answer.next}; run: holdfast migrate advance")
+        click.echo(f"ready for {answer.next}; run: {own_command(settings, 'migrate advance')}")
     else:
         click.echo(f"not ready for {answer.next}:")
     for reason in answer.against:
@@ -104,7 +105,8 @@ def backfill_command(settings: Settings, *, workers: int, rate: float | None, as
     for key in done.unusable_keys:
         print_words(f"unusable: {key}")
     if done.unusable > len(done.unusable_keys):
-        click.echo(f"and {done.unusable - len(done.unusable_keys)} more; to list them: holdfast migrate compare")
+        compare = own_command(settings, "migrate compare")
+        click.echo(f"and {done.unusable - len(done.unusable_keys)} more; to list them: {compare}")
 
 
 @migrate_commands.command("compare", short_help="Compare S3 with the tables, job by job.")

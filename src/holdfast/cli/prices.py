@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.options import as_json, dry_run, with_settings
 from holdfast.cli.terminal.output import print_json, print_table, print_words
+from holdfast.kernel.settings.own_commands import own_command
 
 if TYPE_CHECKING:
     from holdfast.kernel.settings import Settings
@@ -31,7 +32,8 @@ def show_command(settings: Settings, *, as_json: bool) -> None:
         print_json(shown)
         return
     print_words(f"EC2 prices as of {shown['as_of']} for {shown['region']}: {shown['source']}")
-    print_words(f"from {shown['file'] or 'the prices shipped with Holdfast'}; to update: holdfast prices refresh")
+    update = own_command(settings, "prices refresh")
+    print_words(f"from {shown['file'] or 'the prices shipped with Holdfast'}; to update: {update}")
     rows = [[f"{item['large_usd_per_hour']:.5f}", item["family"]] for item in shown["items"]]
     print_table(["USD PER HOUR", "FAMILY (SIZE LARGE)"], rows)
 

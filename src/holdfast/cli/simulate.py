@@ -105,7 +105,11 @@ def _run_one(request: RunRequest, only: list[str] | None, *, plot: Path | None, 
     from holdfast.entrypoints.simulation.program import outcome_of
     from holdfast.entrypoints.simulation.search import tallied
 
-    outcome = outcome_of(request, only, sampled=plot is not None)
+    try:
+        outcome = outcome_of(request, only, sampled=plot is not None)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; seed {request.seed} was not completed", err=True)
+        raise
     if only is not None:
         _check_names(request, only, outcome)
     if plot is not None:
@@ -150,7 +154,12 @@ def _search(request: RunRequest, seeds: int, jobs: int, *, as_json: bool) -> Non
     progress = _SearchProgress(seeds, shows=sys.stderr.isatty() and not as_json)
     progress.show(Tally())
     # One seed at a time: a bar that moves only after five long ones looks stuck.
-    tally = search(request, islice(count(request.seed), seeds), jobs, progress.show, chunk=1 if seeds < 500 else 5)
+    try:
+        tally = search(request, islice(count(request.seed), seeds), jobs, progress.show, chunk=1 if seeds < 500 else 5)
+    except KeyboardInterrupt:
+        progress.end()
+        click.echo(f"interrupted after {progress.words()}", err=True)
+        raise
     progress.end()
     if as_json:
         print_json(tally.shown())
@@ -245,8 +254,17 @@ class _SearchProgress:
         self._seeds = seeds
         self._shows = shows
         self._started = time.monotonic()
+        self._tally: Tally | None = None
+
+    def words(self) -> str:
+        """How far it came, and the seeds that were found."""
+        found = sorted(self._tally.found) if self._tally else []
+        done = f"{self._tally.seeds if self._tally else 0} of {some(self._seeds, 'seed')}"
+        seeds = f" (seeds {', '.join(map(str, found[:20]))})" if found else ""
+        return f"{done}: {some(len(found), 'violation')}{seeds}"
 
     def show(self, tally: Tally) -> None:
+        self._tally = tally
         if not self._shows:
             return
         seconds = max(0.001, time.monotonic() - self._started)

@@ -25,6 +25,7 @@ from holdfast.cli.tick_rows import (
     what_was_done,
 )
 from holdfast.kernel.ids import cluster_words
+from holdfast.kernel.settings.own_commands import own_command
 from holdfast.kernel.text import some
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def status_command(settings: Settings, *, watch: bool, interval: float | None, a
     if as_json:
         print_json(overview)
         return
-    for line in status_lines(overview, terminal_width(), stdout_paint()):
+    for line in status_lines(overview, terminal_width(), stdout_paint(), doctor=own_command(settings, "doctor")):
         click.echo(line)
 
 
@@ -79,22 +80,27 @@ def _watch(settings: Settings, interval_seconds: float, *, as_json: bool) -> Non
     from holdfast.cli.terminal.watch import Blocks, Screen, ended_by_signal, watch
     from holdfast.views.plain_json import json_object
 
+    doctor = own_command(settings, "doctor")
     view: Screen[ClusterStatus] | Blocks[ClusterStatus]
     if as_json:
         view = Blocks(lambda overview: [json.dumps(json_object(overview))], significant_state, blank_lines=False)
     elif not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        view = Blocks(lambda overview: status_lines(overview, None), significant_state)
+        view = Blocks(lambda overview: status_lines(overview, None, doctor=doctor), significant_state)
     else:
-        view = Screen(lambda overview: status_lines(overview, terminal_width(), stdout_paint()), interval_seconds)
+        view = Screen(
+            lambda overview: status_lines(overview, terminal_width(), stdout_paint(), doctor=doctor), interval_seconds
+        )
     with ended_by_signal(), view as shown:
         watch(lambda: _read_status(settings), shown, interval_seconds)
 
 
-def status_lines(overview: ClusterStatus, width: int | None, paint: Paint = plain) -> Iterator[str]:
+def status_lines(
+    overview: ClusterStatus, width: int | None, paint: Paint = plain, *, doctor: str = "holdfast doctor"
+) -> Iterator[str]:
     """The status as lines for people, wrapped to `width` if there is one."""
     count = "an unknown number of workers" if overview.workers is None else some(overview.workers, "worker")
     yield from words_lines(f"{cluster_words(overview.cluster)} has {count}", width, Style.TITLE, paint)
-    for text, style in _facts(overview):
+    for text, style in _facts(overview, doctor):
         yield from words_lines(text, width, style, paint, indent=2)
     last = overview.last_tick
     yield from _table(NOTICE_COLUMNS, [notice_row(notice) for notice in overview.notices], width, paint)
@@ -110,7 +116,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int 
             yield f"  {line}"
 
 
-def _facts(overview: ClusterStatus) -> Iterator[tuple[str, Style]]:
+def _facts(overview: ClusterStatus, doctor: str) -> Iterator[tuple[str, Style]]:
     action, paused = overview.action, overview.paused
     if paused:
         why = f": {paused.reason}" if paused.reason else ""
@@ -123,10 +129,10 @@ def _facts(overview: ClusterStatus) -> Iterator[tuple[str, Style]]:
     if overview.up_failures:
         until = to_seconds(overview.up_backoff_until or "now")
         yield f"{overview.up_failures} scale-ups failed in a row; next attempt after {until}", Style.BAD
-    yield from _ticks(overview)
+    yield from _ticks(overview, doctor)
 
 
-def _ticks(overview: ClusterStatus) -> Iterator[tuple[str, Style]]:
+def _ticks(overview: ClusterStatus, doctor: str) -> Iterator[tuple[str, Style]]:
     last, failed, failure = overview.last_tick, overview.failed_ticks, overview.last_failure
     if failed:  # as `holdfast explain` shows them
         yield f"last tick {to_seconds(failed.at)}: {what_was_done(failed)}", Style.BAD
@@ -136,9 +142,9 @@ def _ticks(overview: ClusterStatus) -> Iterator[tuple[str, Style]]:
         completed = "last tick that completed" if failed else "last tick"
         yield f"{completed} {to_seconds(last.at)}: {what_was_done(last)}", tick_style(last)
     elif failed:
-        yield "no tick completed in the last day; 'holdfast doctor' checks everything that a tick needs", Style.WARNING
+        yield f"no tick completed in the last day; '{doctor}' checks everything that a tick needs", Style.WARNING
     else:
-        yield "no ticks in the last day; 'holdfast doctor' checks everything that a tick needs", Style.WARNING
+        yield f"no ticks in the last day; '{doctor}' checks everything that a tick needs", Style.WARNING
 
 
 def significant_state(overview: ClusterStatus) -> object:

@@ -13,6 +13,7 @@ from holdfast.cli.terminal.colours import Style
 from holdfast.cli.terminal.layout import wrapped
 from holdfast.cli.terminal.output import print_json, print_table, print_words, terminal_width
 from holdfast.kernel.errors import TableProblem
+from holdfast.kernel.settings.own_commands import own_command
 
 if TYPE_CHECKING:
     from holdfast.entrypoints.wiring.tables import TableCheck
@@ -48,7 +49,7 @@ def create_command(settings: Settings, *, as_json: bool, dry_run: bool) -> None:
         print_json({"items": items, "cursor": None})
     elif not items and not left:
         print_words(f"nothing to create: all tables exist in {settings.holdfast_store}")
-    _fail_if_different(left, "run 'holdfast tables check' for details")
+    _fail_if_different(left, f"run '{own_command(settings, 'tables check')}' for details")
 
 
 @tables_commands.command("check")
@@ -91,7 +92,7 @@ def describe_command(settings: Settings, *, as_json: bool) -> None:
         if number:
             click.echo()
         print_words(f"{check.table.name}  ({check.table.setting})", Style.TITLE)
-        for line in _description(check, terminal_width()):
+        for line in _description(check, settings, terminal_width()):
             click.echo(line)
 
 
@@ -118,11 +119,11 @@ def _table_json(check: TableCheck) -> dict[str, object]:
     }
 
 
-def _description(check: TableCheck, width: int | None) -> Iterator[str]:
+def _description(check: TableCheck, settings: Settings, width: int | None) -> Iterator[str]:
     table = check.table
     facts = [("holds", table.purpose), ("keys", ", ".join(table.key_attributes))]
     facts += [("index", _index_words(index)) for index in table.indexes]
-    facts += [("expires by", table.ttl or "nothing"), ("exists", _existence(check))]
+    facts += [("expires by", table.ttl or "nothing"), ("exists", _existence(check, settings))]
     indent = " " * 14
     for name, words in facts:
         first, *rest = [words] if width is None else wrapped(words, max(width - len(indent), 20))
@@ -135,9 +136,10 @@ def _index_words(index: Index) -> str:
     return f"{index.name}: {', '.join(index.key_attributes)}; {index.projection}{included}"
 
 
-def _existence(check: TableCheck) -> str:
+def _existence(check: TableCheck, settings: Settings) -> str:
     if check.found is None:
-        return "no; run: holdfast tables create"
+        return f"no; run: {own_command(settings, 'tables create')}"
     if check.differences:
-        return f"yes, but not as declared ({len(check.differences)}); see: holdfast tables check"
+        see = own_command(settings, "tables check")
+        return f"yes, but not as declared ({len(check.differences)}); see: {see}"
     return "yes, as declared"

@@ -24,6 +24,7 @@ from holdfast.kernel import typed_json
 from holdfast.kernel.errors import BadSetting, NeedsOperator, NotFound, Retryable
 from holdfast.kernel.file_trust import distrust_reason, distrusted
 from holdfast.kernel.settings import Settings
+from holdfast.kernel.settings.own_commands import own_command
 from holdfast.views.command_answers import ErrorAnswer
 
 T = TypeVar("T")
@@ -115,14 +116,18 @@ def kill_daemon(settings: Settings, *, dry_run: bool = False) -> int:
     In the simulated world only: there it shows that nothing is lost. A real daemon is stopped by its supervisor.
     """
     if settings.holdfast_world != "sim":
-        raise NeedsOperator("this daemon manages a real cluster; stop it with SIGTERM, or as it was started")
+        raise NeedsOperator(
+            "'holdfast kill' is for the simulated world, and HOLDFAST_WORLD is aws; "
+            "stop a daemon of a real cluster with SIGTERM, or with what started it"
+        )
     try:
         # Locked by the process that wrote it, so it lives, and its id is not another process's by now.
         pid = _announced(_path(settings))["pid"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pid = None
     if type(pid) is not int or pid <= 1:
-        raise NotFound(f"no daemon is running on {settings.holdfast_data}; start one with: holdfast run")
+        again = own_command(settings, "run")
+        raise NotFound(f"no daemon is running on {settings.holdfast_data}; start one with: {again}")
     if not dry_run:
         os.kill(pid, signal.SIGKILL)
     return pid

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.aws.sqs import Event, SqsEvents, sqs_client
+from holdfast.adapters.aws.sqs import WAIT_SECONDS, Event, SqsEvents, sqs_client
 from holdfast.kernel.errors import NeedsOperator, Retryable
 
 WARNING = {
@@ -54,6 +54,21 @@ def test_an_event_is_handled_and_then_deleted(events: SqsEvents, raw: Any, queue
     send(raw, queue, json.dumps(WARNING))
     assert handle_all(events) == [WARNING]
     assert handle_all(events) == []
+
+
+def test_a_poll_ends_before_a_supervisor_loses_patience(aws: dict[str, Any], queue: str) -> None:
+    """A process that stops waits for its last poll; Docker kills it after 10 s."""
+    client, asked = sqs_client(**aws), []
+
+    def at_once(params: dict[str, Any], **_: Any) -> None:
+        asked.append(params["WaitTimeSeconds"])
+        params["WaitTimeSeconds"] = 0
+
+    client.meta.events.register("before-parameter-build.sqs.ReceiveMessage", at_once)
+    events = SqsEvents(queue, client)
+    events.handle_next(lambda _: None)
+    events.close()
+    assert 0 < asked[0] <= 5
 
 
 def test_an_empty_queue_yields_no_event(events: SqsEvents) -> None:
@@ -106,5 +121,5 @@ def test_a_queue_that_does_not_exist_needs_an_operator(aws: dict[str, Any], queu
 
 def test_the_read_timeout_is_longer_than_a_long_poll(aws: dict[str, Any]) -> None:
     client = sqs_client(**aws)
-    assert client.meta.config.read_timeout > 20  # type: ignore[attr-defined]
+    assert client.meta.config.read_timeout > WAIT_SECONDS  # type: ignore[attr-defined]
     client.close()

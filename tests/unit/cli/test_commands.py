@@ -3,10 +3,11 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from holdfast.cluster.state import ClusterState
 from holdfast.cluster.tick_summary import cluster_log, summary_of
 from holdfast.control.decision_log import TickRecord
 from holdfast.control.rules import rule
+from holdfast.entrypoints.simulation.search import Tally
 from holdfast.kernel import errors
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ids import ClusterId
@@ -186,6 +188,50 @@ def test_a_command_exits_with_its_documented_code(
     arguments: tuple[str, ...], environment: dict[str, str], code: ExitCode
 ) -> None:
     assert holdfast(*arguments, **environment).exit_code == code
+
+
+def test_an_interrupted_search_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a pipe, where no progress is shown."""
+
+    def interrupted(_request: object, _seeds: object, _jobs: int, report: Callable[[Tally], object], **_: int) -> None:
+        report(Tally(seeds=12, found={7: "NoLeak"}))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.entrypoints.simulation.search.search", interrupted)
+    result = holdfast("simulate", "--seeds", "100")
+    assert (result.exit_code, result.stdout) == (ExitCode.INTERRUPTED, "")
+    assert result.stderr.strip() == "interrupted after 12 of 100 seeds: 1 violation (seeds 7)"
+
+
+def test_an_interrupted_seed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.entrypoints.simulation.program.outcome_of", interrupted)
+    result = holdfast("simulate", "--seed", "7")
+    assert (result.exit_code, result.stderr.strip()) == (ExitCode.INTERRUPTED, "interrupted; seed 7 was not completed")
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments"),
+    [
+        ("elsewhere", ("explain",)),
+        ("else where", ("status",)),
+        ("elsewhere/x.db", ("jobs", "list")),
+        ("elsewhere", ("kill",)),
+        ("elsewhere", ("doctor",)),
+        ("elsewhere", ("tables", "describe")),
+        ("elsewhere", ("prices", "show")),
+    ],
+)
+def test_a_suggested_command_uses_the_same_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, arguments: tuple[str, ...]
+) -> None:
+    """Without its --data it would create, or show, something else."""
+    monkeypatch.chdir(tmp_path)
+    result = holdfast(*arguments, "--data", data)
+    assert re.search(rf"holdfast [a-z ]+ --data {re.escape(shlex.quote(data))}", result.output), result.output
+    assert not re.search(r"(: |')holdfast (run|tables create|prices refresh)('|$)", result.output, re.MULTILINE)
 
 
 def test_ctrl_c_ends_a_running_command_with_130() -> None:

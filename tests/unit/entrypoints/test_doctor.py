@@ -178,6 +178,20 @@ def test_all_missing_settings_for_aws_are_reported_at_once() -> None:
     assert credentials["fix"].startswith("set AWS_PROFILE or AWS_ACCESS_KEY_ID")
 
 
+def test_a_damaged_simulated_world_is_found() -> None:
+    """'holdfast run' would refuse to start."""
+    assert holdfast("tick").exit_code == 0
+    _, answer = doctor_json()
+    assert ("simulated world", "ok") in [(item["check"], item["outcome"]) for item in answer["items"]]
+    stored = Path(".holdfast/world")
+    stored.write_bytes(stored.read_bytes()[:-100])
+    code, answer = doctor_json()
+    (found,) = (item for item in answer["items"] if item["check"] == "simulated world")
+    assert (code, found["outcome"]) == (1, "failed")
+    assert found["seen"].endswith("was stored by another version or is damaged")
+    assert found["fix"].startswith("to start again, remove it")
+
+
 @pytest.mark.parametrize(
     ("environment", "found"),
     [

@@ -66,6 +66,7 @@ def _checks(settings: Settings, environment: Mapping[str, str], clock: Clock) ->
     if not is_sqlite:
         yield Check("table permissions", partial(store.permissions, s, clock), (store.REACHED, "tables"))
     if is_sim:
+        yield Check("simulated world", partial(store.simulated_world, s))
         for name in ("EC2, SSM and SQS", "Kubernetes", "Prometheus", "GitHub"):
             yield Check(name, list[Finding], why_not=_SIMULATED)
     else:

@@ -8,8 +8,10 @@ from typing import Final
 from holdfast.entrypoints.doctor.findings import Finding, failed, failed_by_error, ok, warning
 from holdfast.entrypoints.doctor.granted import denied_by
 from holdfast.entrypoints.wiring.stores import open_store, opened_tables
+from holdfast.entrypoints.wiring.world import world_clock, world_path
 from holdfast.kernel.errors import HoldfastError, WriteConflict
 from holdfast.kernel.settings import Settings
+from holdfast.kernel.settings.own_commands import own_command
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import CheckItem, Key, Query, Store, attr, set_all
 from holdfast.ports.store.admin import TableDifference
@@ -25,7 +27,9 @@ _ABSENT: Final = "holdfast-doctor"  # the key of an item that does not exist
 def reached(settings: Settings, clock: Clock) -> Iterator[Finding]:
     path = settings.holdfast_store.path
     if path is not None and not path.exists():
-        yield warning(REACHED, f"{settings.holdfast_store} does not exist yet", "'holdfast run' creates it")
+        yield warning(
+            REACHED, f"{settings.holdfast_store} does not exist yet", f"'{own_command(settings, 'run')}' creates it"
+        )
         return
     with closing(open_store(settings, clock, writable=False)) as store:
         store.get(STATE, Key(settings.cluster_id))
@@ -35,10 +39,18 @@ def reached(settings: Settings, clock: Clock) -> Iterator[Finding]:
         yield ok(REACHED, f"{settings.holdfast_store} answers")
 
 
+def simulated_world(settings: Settings) -> Iterator[Finding]:
+    """The file that stores it, which 'holdfast run' reads first. One that does not exist yet is created."""
+    path = world_path(settings)
+    if path.exists():
+        world_clock(settings)
+        yield ok("simulated world", f"{path} can be read")
+
+
 def tables(settings: Settings, clock: Clock) -> Iterator[Finding]:
     path = settings.holdfast_store.path
     if path is not None and not path.exists():
-        yield warning("tables", "the store does not exist yet", "'holdfast run' creates the tables")
+        yield warning("tables", "the store does not exist yet", f"'{own_command(settings, 'run')}' creates the tables")
         return
     with opened_tables(settings, clock) as declared:
         checks = declared.check()

@@ -13,6 +13,7 @@ from holdfast.entrypoints.wiring.tables import MissingStore, Tables
 from holdfast.kernel.errors import BadSetting, NeedsOperator, StoreRefused
 from holdfast.kernel.file_trust import distrusted
 from holdfast.kernel.settings import Settings
+from holdfast.kernel.settings.own_commands import own_command
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
 from holdfast.ports.store.schema import Billing
@@ -37,7 +38,7 @@ def open_store(settings: Settings, clock: Clock | None = None, *, writable: bool
     if writable:
         make_data_directory(settings)
     elif not settings.holdfast_store.path.exists():
-        raise StoreRefused(f"{settings.holdfast_store} does not exist yet; start with: holdfast run")
+        raise StoreRefused(f"{settings.holdfast_store} does not exist yet; start with: {own_command(settings, 'run')}")
     _refuse_untrusted(settings.holdfast_store.path)
     return sqlite_store(settings.holdfast_store.path, clock, tables=TABLES, writable=writable)
 
