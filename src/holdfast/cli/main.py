@@ -11,6 +11,7 @@ from holdfast.cli.jobs import deployments_commands, jobs_commands, runs_commands
 from holdfast.cli.migrate import migrate_commands
 from holdfast.cli.prices import prices_commands
 from holdfast.cli.run import run_command, serve_command
+from holdfast.cli.runners import runners_commands
 from holdfast.cli.settings import settings_command
 from holdfast.cli.simulate import simulate_command
 from holdfast.cli.status import status_command
@@ -74,6 +75,7 @@ for command in (
     jobs_commands,
     runs_commands,
     deployments_commands,
+    runners_commands,
     cost_command,
     prices_commands,
     doctor_command,

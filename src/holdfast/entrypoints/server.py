@@ -45,6 +45,7 @@ from holdfast.entrypoints.webhook_receiver import (
 )
 from holdfast.entrypoints.wiring.jobs import accepted_senders, oldest_webhook_seconds, stuck_limits, view_context
 from holdfast.entrypoints.wiring.migration import open_migration
+from holdfast.entrypoints.wiring.runners import runner_offer
 from holdfast.entrypoints.wiring.stores import open_store, opened_tables
 from holdfast.entrypoints.wiring.tables import Tables
 from holdfast.entrypoints.wiring.world import OpenWorld, events_queue, notifiers, open_world
@@ -90,6 +91,7 @@ def serve(settings: Settings, announce: Callable[[str], None], *, loops: bool = 
     Without loops it serves requests and receives webhooks, and leaves the ticks to another process.
     """
     viewing = view_context(settings)
+    runner_offer(settings)  # a profile that no machine fits is reported before anything is touched
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     with ExitStack() as stack:
@@ -197,7 +199,8 @@ def _open_tracking(
     migration = open_migration(settings, store, world.clock, metrics.migration.record)
     receiver = migration.receiver(tracker) if migration else tracker
     readable = migration.reads(store) if migration else store
-    views = JobViews(readable, world.clock, viewing, stuck_limits(settings), RunRefresher(sweeps) if sweeps else None)
+    fresh = RunRefresher(sweeps) if sweeps else None
+    views = JobViews(readable, world.clock, viewing, stuck_limits(settings), fresh, runner_offer(settings))
     # A file has one writer; calls to a remote store run in parallel.
     threads = FOR_FILES if receiver is tracker and settings.holdfast_store.path else FOR_CALLS
     try:

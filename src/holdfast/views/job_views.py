@@ -16,7 +16,7 @@ from holdfast.jobs.model.facts import Status
 from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey, run_key_of
 from holdfast.jobs.read import queries
 from holdfast.jobs.read.explain import explanation_of, waits_for
-from holdfast.jobs.read.item_views import JobEventView, JobView, Viewing, event_view, job_view
+from holdfast.jobs.read.item_views import JobEventView, JobView, Viewing, event_view, job_view, repository_of
 from holdfast.jobs.read.queries import ANY, FILTERS, REPOSITORY_PART, Filter, FoundItems
 from holdfast.jobs.read.run_views import deployment_view, run_view
 from holdfast.jobs.read.stuck import StuckLimits, seconds_in_status
@@ -25,6 +25,7 @@ from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Item, Store
 from holdfast.ports.store.tables import DEPLOYMENTS, RUNS
+from holdfast.runners.offer import Offer
 from holdfast.views.job_figures import (
     COST_DAYS,
     STATS_DAYS,
@@ -50,6 +51,7 @@ from holdfast.views.job_types import (
 )
 from holdfast.views.pending_deployments import Fresh, is_pending_at_github, pending_environments
 from holdfast.views.query_params import QueryParams, number
+from holdfast.views.runner_classes import labels_answer
 
 QUEUE_MOST: Final = 200
 WAITING_MOST: Final = 50
@@ -80,7 +82,9 @@ class JobViews:
         viewing: Viewing,
         patience: StuckLimits,
         fresh: Fresh | None = None,
+        offer: Offer | None = None,
     ) -> None:
+        self._offer = offer
         self._fresh = fresh
         self._store = store
         self._clock = clock
@@ -198,7 +202,8 @@ class JobViews:
             deployment = self._store.get(DEPLOYMENTS, gate.item)
         is_lost = bool(job.get("was_interrupted")) and "GSI3-PK" in job
         run = queries.run(self._store, run_key_of(job["GSI3-PK"])) if is_lost else None
-        words = explanation_of(job, deployment, self._clock.now(), self._patience, run)
+        answer = labels_answer(self._offer, job.get("labels", ()), repository_of(job)) if self._offer else None
+        words = explanation_of(job, deployment, self._clock.now(), self._patience, run, answer)
         return ExplainedJob(
             installation_id=key.installation_id, job_id=key.job_id, **asdict(words), lines=words.lines()
         )

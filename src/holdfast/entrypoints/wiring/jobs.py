@@ -5,6 +5,7 @@ from contextlib import closing, contextmanager
 
 from holdfast.entrypoints.wiring.migration import readable
 from holdfast.entrypoints.wiring.prices import price_table
+from holdfast.entrypoints.wiring.runners import runner_offer
 from holdfast.entrypoints.wiring.stores import open_store
 from holdfast.entrypoints.wiring.world import world_clock
 from holdfast.jobs.intake.senders import Senders
@@ -46,11 +47,12 @@ def open_job_views(settings: Settings) -> Iterator[JobViews]:
 
     On DynamoDB, refreshed runs are written back for other readers; a SQLite file has only one writer.
     """
-    viewing = view_context(settings)
+    viewing, offer = view_context(settings), runner_offer(settings)
     with closing(open_store(settings, writable=False)) as store:
         clock = world_clock(settings)
         fresh = _run_refresher(settings, store, clock) if settings.holdfast_store.path is None else None
-        yield JobViews(readable(settings, store, clock), clock, viewing, stuck_limits(settings), fresh)
+        reads = readable(settings, store, clock)
+        yield JobViews(reads, clock, viewing, stuck_limits(settings), fresh, offer)
 
 
 def _run_refresher(settings: Settings, store: Store, clock: Clock) -> Fresh | None:

@@ -26,8 +26,21 @@ class Explanation:
         return [first + (" (stuck)" if self.is_stuck else ""), self.because, f"Next: {self.next}"]
 
 
+@dataclass(frozen=True, slots=True)
+class LabelsAnswer:
+    """What the runner fleet says to the labels of a queued job."""
+
+    because: str
+    next: str
+
+
 def explanation_of(
-    job: Item, deployment: Item | None, now: Instant, limits: StuckLimits, run: Item | None = None
+    job: Item,
+    deployment: Item | None,
+    now: Instant,
+    limits: StuckLimits,
+    run: Item | None = None,
+    answer: LabelsAnswer | None = None,
 ) -> Explanation:
     """The explanation of the job. `deployment` is the one that it waits for, `run` its run, if known."""
     status = job.get("status")
@@ -43,7 +56,7 @@ def explanation_of(
         case Status.WAITING:
             found = _waiting(moments, deployment)
         case Status.QUEUED:
-            found = _queued(job, moments)
+            found = _queued(job, moments, answer)
         case Status.SCHEDULED:
             found = _scheduled(job, moments)
         case Status.IN_PROGRESS:
@@ -71,14 +84,15 @@ def _waiting(moments: Moments, deployment: Item | None) -> Explanation:
     return Explanation("waiting", since, because, "a reviewer approves or rejects it; GitHub fails it after 30 days")
 
 
-def _queued(job: Item, moments: Moments) -> Explanation:
+def _queued(job: Item, moments: Moments, answer: LabelsAnswer | None) -> Explanation:
     labels = ", ".join(cut(label) for label in job.get("labels", ())) or "no labels"
     because = f"No runner has been requested yet. Its labels: {labels}."
     if moments.released is not None:
         because = f"It was released after {age(moments.held_ms // 1000)} of waiting. " + because
-    return Explanation(
-        "queued", _iso(moments.queued or moments.created), because, "the runner fleet schedules a runner"
-    )
+    since = _iso(moments.queued or moments.created)
+    if answer is None:
+        return Explanation("queued", since, because, "the runner fleet schedules a runner")
+    return Explanation("queued", since, f"{because} {answer.because}", answer.next)
 
 
 def _scheduled(job: Item, moments: Moments) -> Explanation:

@@ -2,8 +2,8 @@
 """Settings: declared once, typed, and each with a default, a unit and a line of help.
 
 Sources in order of precedence: a command-line flag where there is one, the environment, `holdfast.toml` (the same
-names, flat), the default. Errors are reported before anything is touched. An undeclared name is an error too: it is a
-typing mistake that would otherwise go unnoticed.
+names, flat), the default. The table `[runners]` is in the file only. Errors are reported before anything is touched. An
+undeclared name is an error too: it is a typing mistake that would otherwise go unnoticed.
 
 `holdfast settings` and the reference page are generated from the declarations below.
 """
@@ -25,6 +25,8 @@ from holdfast.kernel.settings.jobs import JobsSettings
 from holdfast.kernel.settings.kinds import Address, Choice, Location, Seconds, StoreAddress, Text, Whole
 from holdfast.kernel.settings.loading import load
 from holdfast.kernel.settings.migration import MigrationSettings
+from holdfast.kernel.settings.runners import RunnerSettings, runner_settings
+from holdfast.kernel.settings.tables import file_table
 from holdfast.kernel.settings.world import WorldSettings
 
 __all__ = [
@@ -146,6 +148,7 @@ class Settings(
         group="Store",
         help_text="The billing mode of new DynamoDB tables: on-demand, or provisioned for a steady load.",
     )
+    runners: RunnerSettings = file_table("runners", runner_settings, RunnerSettings())
 
 
 SETTINGS: Final = settings_of(Settings)

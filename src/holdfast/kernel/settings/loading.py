@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.file_trust import UntrustedFile, read_trusted
 from holdfast.kernel.settings.declaring import NOT_SHOWN, Declaration, Setting, settings_of
+from holdfast.kernel.settings.tables import tables_of
 from holdfast.kernel.text import cut
 
 D = TypeVar("D", bound=Declaration)
@@ -63,10 +64,13 @@ def load(declaration: type[D], environment: Mapping[str, str], flags: Mapping[st
     found |= {
         name: _RawValue(known[name], known[name].flag or "--data", value) for name, value in (flags or {}).items()
     }
-    from_file, file_problems = _from_file(known, found.get(CONFIG))
+    label, entries, file_problems = _from_file(known, found.get(CONFIG))
     problems += file_problems
-
-    values: dict[str, Any] = {}
+    values, table_problems = _tables(declaration, label, entries)
+    problems += table_problems
+    from_file = {
+        name: _RawValue(known[name], label, value, in_file=True) for name, value in entries.items() if name in known
+    }
     sources: dict[str, str] = {}
     for row in known.values():
         values[row.attribute] = row.default_after(values)
@@ -82,37 +86,48 @@ def load(declaration: type[D], environment: Mapping[str, str], flags: Mapping[st
     return declaration(**values, sources=sources)
 
 
-def _from_file(known: Mapping[str, Setting], named: _RawValue | None) -> tuple[dict[str, _RawValue], list[str]]:
-    """The file's values and its problems. Only a file that was named explicitly must exist."""
+def _from_file(known: Mapping[str, Setting], named: _RawValue | None) -> tuple[str, Mapping[str, object], list[str]]:
+    """The file's label, its entries and its problems. Only a file that was named explicitly must exist."""
     try:
         path: Path = known[CONFIG].kind.parse(named.value) if named else known[CONFIG].default
     except ValueError:
-        return {}, []  # reported with the other bad values
+        return "", {}, []  # reported with the other bad values
     label = cut(str(path))
     try:
         entries = tomllib.loads(read_trusted(path))
     except FileNotFoundError:
-        return {}, [f"{named.as_written(label)}: no such file"] if named else []
+        return label, {}, [f"{named.as_written(label)}: no such file"] if named else []
     except UntrustedFile as error:
-        return {}, [f"{label} was not read: it {error}; take ownership of it and run chmod go-w {label}"]
+        return label, {}, [f"{label} was not read: it {error}; take ownership of it and run chmod go-w {label}"]
     except OSError as error:
-        return {}, [f"{label} cannot be read: {error.strerror}"]
+        return label, {}, [f"{label} cannot be read: {error.strerror}"]
     except UnicodeDecodeError as error:
-        return {}, [f"{label} is not UTF-8 text (at byte {error.start})"]
+        return label, {}, [f"{label} is not UTF-8 text (at byte {error.start})"]
     except (ValueError, RecursionError) as error:
-        return {}, [_syntax_problem(label, error)]
-    found = {
-        name: _RawValue(known[name], label, value, in_file=True) for name, value in entries.items() if name in known
-    }
-    return found, list(_misplaced(label, known, entries))
+        return label, {}, [_syntax_problem(label, error)]
+    return label, entries, []
 
 
-def _misplaced(label: str, known: Mapping[str, Setting], entries: Mapping[str, object]) -> Iterator[str]:
-    for name in entries:
-        if name == CONFIG:
-            yield f"{label}: {CONFIG} cannot be set in the file that it names; use --config or the environment"
+def _tables(
+    declaration: type[Declaration], label: str, entries: Mapping[str, object]
+) -> tuple[dict[str, Any], list[str]]:
+    """The file's tables by attribute, their problems, and every entry that is neither a table nor a setting."""
+    known = {row.name: row for row in settings_of(declaration)}
+    tables = tables_of(declaration)
+    values: dict[str, Any] = {}
+    problems = []
+    for name, entry in entries.items():
+        if name in tables:
+            attribute, table = tables[name]
+            values[attribute], own = table.parse(label, entry)
+            problems += own
+        elif name == CONFIG:
+            problems.append(
+                f"{label}: {CONFIG} cannot be set in the file that it names; use --config or the environment"
+            )
         elif name not in known:
-            yield f"{label}: {_unknown(name, known)}"
+            problems.append(f"{label}: {_unknown(name, known)}")
+    return values, problems
 
 
 def _syntax_problem(label: str, error: Exception) -> str:

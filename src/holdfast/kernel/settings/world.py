@@ -53,6 +53,7 @@ def _query(example: str, what: str) -> str | None:
     return _maybe_text("Prometheus", kind, example, help_text)
 
 
+TEMPLATE: Final = Text("the id of a launch template and a version number", "lt-[0-9A-Za-z]{1,40}:[1-9][0-9]{0,8}")
 _URL: Final = Text("an http:// or https:// URL", r"https?://[!-~]{1,2000}")
 _HTTPS: Final = Text("an https:// URL", r"https://[!-~]{1,2000}")
 _PARAMETER: Final = Text("the name of an SSM parameter", PARAMETER)
@@ -83,7 +84,7 @@ class WorldSettings(Declaration):
     )
     launch_template: str | None = _maybe_text(
         "Machines",
-        Text("the id of a launch template and a version number", "lt-[0-9A-Za-z]{1,40}:[1-9][0-9]{0,8}"),
+        TEMPLATE,
         "lt-0123456789abcdef0:3",
         "The launch template and version of new machines: image, role, security groups, disk. $Latest is not allowed.",
     )

@@ -1,0 +1,117 @@
+"""`holdfast runners`: what profiles offer, and what becomes of a job's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.options import as_json, with_settings
+from holdfast.cli.terminal.output import print_json, print_table, print_words
+
+if TYPE_CHECKING:
+    from holdfast.kernel.settings import Settings
+    from holdfast.views.runner_classes import ClassView, TriedLabels
+
+_NOTHING = "nothing is offered: {file} has neither [runners.profiles] nor [runners.bounds]; see docs/runners.md"
+
+
+@click.group("runners")
+def runners_commands() -> None:
+    """Show which machines the labels of jobs ask for. Nothing is launched yet."""
+
+
+@runners_commands.command("classes")
+@as_json
+@with_settings()
+def classes_command(settings: Settings, *, as_json: bool) -> None:
+    """Show what each profile offers, and to whom.
+
+    The row holdfast=... has the bounds for labels without a profile.
+    """
+    from holdfast.entrypoints.wiring.runners import runner_offer
+    from holdfast.views.runner_classes import class_list
+
+    found = class_list(runner_offer(settings))
+    if as_json:
+        print_json(found)
+    elif not found.items:
+        print_words(_NOTHING.format(file=settings.runners.file))
+    else:
+        columns = ["PROFILE", "VCPU", "GIB", "ARCH", "MARKET", "IMAGE", "DISK", "MAXIMUM", "FOR", "TYPES"]
+        print_table(columns, [_class_row(each) for each in found.items])
+
+
+@runners_commands.command("try", short_help="Explain what labels become, without launching.")
+@click.argument("labels", metavar="LABELS...", nargs=-1, required=True)
+@click.option("--repository", metavar="OWNER/NAME", help="Whether jobs of this repository may use it.")
+@as_json
+@with_settings()
+def try_command(settings: Settings, *, labels: tuple[str, ...], repository: str | None, as_json: bool) -> None:
+    """Explain what a job with these labels gets; nothing is launched.
+
+    LABELS are separated by commas or spaces, as in runs-on. The exit code is 1 if nobody can serve them, and 0 if
+    Holdfast serves them, or if they are for other runners, such as GitHub's own.
+    """
+    from holdfast.entrypoints.wiring.runners import runner_offer
+    from holdfast.views.runner_classes import tried_labels
+
+    tried = tried_labels(runner_offer(settings), split_labels(labels), repository)
+    if as_json:
+        print_json(tried)
+    else:
+        print_table(["ATTRIBUTE", "VALUE"], [*_tried_rows(tried)])
+    if tried.verdict == "unservable":
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def split_labels(arguments: tuple[str, ...]) -> list[str]:
+    """Labels from the command line. A compound label may itself have commas: what follows it as key=value is its."""
+    from holdfast.runners.compound_label import is_compound
+
+    labels: list[str] = []
+    for argument in arguments:
+        is_open = False
+        for part in map(str.strip, argument.split(",")):
+            if is_open and "=" in part and not is_compound(part.lower()):
+                labels[-1] += f",{part}"
+            elif part:
+                labels.append(part)
+                is_open = is_compound(part.lower())
+    return labels
+
+
+def _class_row(each: ClassView) -> list[object]:
+    machine = each.machine
+    return [
+        each.profile or "holdfast=…",
+        each.cpu,
+        each.ram_gib,
+        machine.architecture,
+        machine.market,
+        machine.image,
+        machine.disk_gib,
+        each.maximum,
+        ", ".join(each.repositories) or "every repository",
+        ", ".join(machine.types),
+    ]
+
+
+def _tried_rows(tried: TriedLabels) -> Iterator[list[object]]:
+    yield ["verdict", tried.verdict.replace("_", " ")]
+    yield ["because", tried.words]
+    yield ["labels", ", ".join(tried.labels)]
+    if tried.served_by is None:
+        return
+    served = tried.served_by
+    yield ["profile", served.profile or "[runners.bounds]"]
+    yield ["types", ", ".join(served.machine.types)]
+    yield ["architecture", served.machine.architecture]
+    yield ["market", served.machine.market]
+    yield ["image", f"{served.machine.image} ({served.machine.launch_template})"]
+    yield ["disk", f"{served.machine.disk_gib} GiB"]
+    yield ["maximum", f"{served.maximum} machines of this profile"]
+    yield ["registered with", f"the {served.scope}" + (f", group {served.group}" if served.group else "")]
+    yield ["for", ", ".join(served.repositories) or "every repository"]

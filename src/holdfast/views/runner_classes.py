@@ -1,0 +1,131 @@
+"""What profiles and labels become, as the command line and the job's explanation show it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, assert_never
+
+from holdfast.jobs.read.explain import LabelsAnswer
+from holdfast.kernel.json_types import Count, Shape
+from holdfast.kernel.label_sets import label_set, label_set_hash
+from holdfast.kernel.settings.runner_kinds import Architecture, Scope
+from holdfast.kernel.settings.runners import Profile
+from holdfast.runners.classes import NotOurs, Served, Unservable, verdict
+from holdfast.runners.compound_label import MachineRequest
+from holdfast.runners.explain import MARKETS, Market, verdict_words
+from holdfast.runners.machine_spec import MachineSpec, machine_spec
+from holdfast.runners.offer import Offer
+
+
+class MachineView(Shape, frozen=True, kw_only=True):
+    """The machine of a class. Types are in the order in which they are tried."""
+
+    types: list[str]
+    architecture: Architecture
+    market: Market
+    image: str
+    launch_template: str
+    disk_gib: Count
+
+
+class ClassView(Shape, frozen=True, kw_only=True):
+    """What a profile offers. Its name is the label that selects it; None: the bounds for labels without a profile.
+
+    `machine` is what a job gets whose labels ask for nothing more.
+    """
+
+    profile: str | None
+    cpu: str | None
+    ram_gib: str | None
+    machine: MachineView
+    maximum: Count
+    repositories: list[str]
+    scope: Scope
+    group: str | None
+    pool: str | None
+
+
+class ClassList(Shape, frozen=True, kw_only=True):
+    items: list[ClassView]
+    cursor: None = None
+
+
+class TriedLabels(Shape, frozen=True, kw_only=True):
+    """What becomes of a label set. `labels_hash` names it; `limits_hash` names it without its token."""
+
+    labels: list[str]
+    labels_hash: str
+    repository: str | None
+    verdict: Literal["served", "unservable", "not_ours"]
+    words: str
+    nearest: list[str]
+    limits_hash: str | None
+    served_by: ClassView | None
+
+
+def class_list(offer: Offer) -> ClassList:
+    plain = ((profile, machine_spec(offer, profile, MachineRequest())) for profile in offer.settings.offered)
+    return ClassList(items=[_class_view(profile, spec) for profile, spec in plain if isinstance(spec, MachineSpec)])
+
+
+def tried_labels(offer: Offer, labels: Iterable[str], repository: str | None) -> TriedLabels:
+    normal = label_set(labels)
+    found = verdict(offer, normal, repository)
+    served = found if isinstance(found, Served) else None
+    match found:
+        case Served():
+            word: Literal["served", "unservable", "not_ours"] = "served"
+        case Unservable():
+            word = "unservable"
+        case NotOurs():
+            word = "not_ours"
+        case _:
+            assert_never(found)
+    return TriedLabels(
+        labels=list(normal),
+        labels_hash=label_set_hash(normal),
+        repository=repository,
+        verdict=word,
+        words=verdict_words(found),
+        nearest=list(found.nearest) if isinstance(found, Unservable) else [],
+        limits_hash=served.limits_key if served else None,
+        served_by=_class_view(served.profile, served.spec) if served else None,
+    )
+
+
+def labels_answer(offer: Offer, labels: Sequence[str], repository: str | None) -> LabelsAnswer | None:
+    """For a queued job. None if nothing is offered: then Holdfast has no say in who serves it."""
+    if not offer.settings.offered:
+        return None
+    found = verdict(offer, labels, repository)
+    words = verdict_words(found)
+    because = f"{words[0].upper()}{words[1:]}."
+    match found:
+        case Served():
+            return LabelsAnswer(because, "the runner fleet schedules a runner")
+        case Unservable():
+            return LabelsAnswer(because, "change its labels and run it again; GitHub cancels it after 24 hours")
+        case NotOurs():
+            return LabelsAnswer(because, "a runner of GitHub or of another fleet starts it")
+        case _:
+            assert_never(found)
+
+
+def _class_view(profile: Profile, spec: MachineSpec) -> ClassView:
+    machine = MachineView(
+        types=list(spec.types),
+        architecture=spec.image.arch,
+        market=MARKETS[spec.spot],
+        image=spec.image.name,
+        launch_template=spec.image.template,
+        disk_gib=spec.disk_gib,
+    )
+    return ClassView(
+        profile=profile.name or None,
+        cpu=str(profile.cpu) if profile.cpu else None,
+        ram_gib=str(profile.ram) if profile.ram else None,
+        machine=machine,
+        maximum=profile.maximum,
+        repositories=list(profile.repositories),
+        scope=profile.runner_scope,
+        group=profile.group,
+        pool=profile.pool,
+    )
