@@ -76,6 +76,8 @@ class PastDecisions:
         """With `acted`, only ticks of the day before `until` that did something."""
         oldest = now.plus(-KEPT_DAYS * _DAY_SECONDS)
         until = max(oldest, min(_moment(params, "until") or now, now))
+        if params.get("acted", "") not in ("", "yes"):
+            raise BadRequest(f"acted {cut(params['acted'])!r}: expected yes")
         acted = params.get("acted") == "yes"
         found = self._acting(until, now) if acted else self._log.newest_entries(until, TICKS_MOST)
         if len(found) == TICKS_MOST:

@@ -5,6 +5,7 @@ Unknown parameters are refused, never ignored: a mistyped filter would show far 
 
 import re
 from collections.abc import Mapping
+from datetime import date
 from typing import Final
 
 from holdfast.jobs.intake.bounds import repository_name
@@ -101,7 +102,7 @@ class QueryParams:
 
     def day(self) -> str | None:
         found = self.text("day")
-        if found is not None and not _DAY.fullmatch(found):
+        if found is not None and not (_DAY.fullmatch(found) and _is_day(found)):
             raise BadRequest(f"day {cut(found)!r}: expected a date, such as 2026-01-15")
         return found
 
@@ -110,3 +111,11 @@ class QueryParams:
         if found is not None and not _WORD.fullmatch(found):
             raise BadRequest(f"event_type {cut(found)!r}: expected a type, such as runner_scheduled")
         return found
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

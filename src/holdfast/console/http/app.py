@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -157,6 +157,8 @@ class _Pages:
             return self._shell.render(request, "error.html", page, title="Not found", status=404)
         response = error_response(error.status_code, _CODES.get(error.status_code, "failed"), message)
         response.headers.update(error.headers or {})
+        if error.status_code == 405:
+            response.headers["Allow"] = ", ".join(sorted(_methods_of(request)))
         return response
 
     def _status(self) -> SystemStatus:
@@ -190,6 +192,16 @@ class _Pages:
 
     def _read_tables(self) -> TablesSeen:
         return TablesSeen(self._served.clock.now(), tuple(self._served.tables()))
+
+
+def _methods_of(request: Request) -> set[str]:
+    """What the path allows. Starlette names only the methods of the first route with that path, or none for files."""
+    scope = {**request.scope, "root_path": ""}  # as it was before a route changed it
+    allowed: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(scope)[0] is not Match.NONE:
+            allowed |= (route.methods or set()) if isinstance(route, Route) else {"GET", "HEAD"}
+    return allowed
 
 
 async def _client_disconnected(_request: Request, _error: Exception) -> Response:

@@ -3,6 +3,32 @@
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.console.schema.parameters import (
+    ANY_BODY,
+    ANY_TEXT,
+    COST_GROUP,
+    CURSOR,
+    DAY,
+    EVENT_TYPE,
+    FIGURES,
+    INSTALLATION,
+    JOB_EVENT_BODY,
+    LISTING,
+    NO_BODY,
+    PAUSE_BODY,
+    REPOSITORY,
+    REPOSITORY_PART,
+    RUN_BODY,
+    SINCE,
+    SPAN,
+    STATUS,
+    STUCK_STATUS,
+    TIME,
+    UNTIL,
+    Parameter,
+    Schema,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -12,19 +38,14 @@ class Call:
     path: str
     does: str
     answer: str
-    query: tuple[tuple[str, str], ...] = ()
+    query: tuple[Parameter, ...] = ()
     secured_by: str | None = None
     errors: tuple[int, ...] = (503,)
     headers: tuple[str, ...] = ()
+    body: Schema | None = None
+    needs_body: bool = False
 
 
-_LISTING: Final = (
-    ("limit", "Return at most this many."),
-    ("cursor", "Continue after the previous page."),
-)
-_INSTALLATION: Final = ("installation_id", "GitHub App installation; required if there is more than one.")
-_SPAN: Final = (("since", "A time, such as 2026-01-15T10:00:00Z."), ("until", "A time."))
-_REPOSITORY: Final = ("repo", "owner/name.")
 _JOB: Final = "/api/jobs/{installation_id}/{job_id}"
 _JOB_CALLS: Final = (
     Call(
@@ -33,17 +54,17 @@ _JOB_CALLS: Final = (
         "List jobs, newest first. A page may have fewer than `limit`; there are more if it has a cursor.",
         "jobs",
         (
-            _INSTALLATION,
-            ("status", "queued, waiting, scheduled, in_progress or completed."),
-            ("repo", "owner/name of a repository; or any part of the name."),
-            *_SPAN,
-            ("pool", "The runner's pool."),
-            ("label", "A runner label that it requests, or any part of one."),
-            ("workflow", "The workflow's name, or any part of it."),
-            ("conclusion", "The job's conclusion."),
-            ("job_name", "The job's name, or any part of it."),
-            ("instance_id", "The machine of its runner."),
-            *_LISTING,
+            INSTALLATION,
+            STATUS,
+            REPOSITORY_PART,
+            *SPAN,
+            Parameter("pool", "The runner's pool."),
+            Parameter("label", "A runner label that it requests, or any part of one."),
+            Parameter("workflow", "The workflow's name, or any part of it."),
+            Parameter("conclusion", "The job's conclusion."),
+            Parameter("job_name", "The job's name, or any part of it."),
+            Parameter("instance_id", "The machine of its runner."),
+            *LISTING,
         ),
         errors=(400, 404, 503),
     ),
@@ -52,7 +73,7 @@ _JOB_CALLS: Final = (
         "/api/jobs/stuck",
         "List stuck jobs, oldest first.",
         "stuck-jobs",
-        (_INSTALLATION, ("status", "Only jobs stuck in this status."), *_LISTING),
+        (INSTALLATION, STUCK_STATUS, *LISTING),
         errors=(400, 404, 503),
     ),
     Call(
@@ -60,7 +81,7 @@ _JOB_CALLS: Final = (
         "/api/jobs/stats",
         "Success rates, run times and queue times, over the last 7 days by default.",
         "job-stats",
-        (_INSTALLATION, _REPOSITORY, *_SPAN, *_LISTING),
+        (INSTALLATION, REPOSITORY, *SPAN, *FIGURES),
         errors=(400, 404, 503),
     ),
     Call(
@@ -68,7 +89,7 @@ _JOB_CALLS: Final = (
         "/api/costs",
         "What the jobs' machines cost, the most expensive group first, over the last 30 days by default.",
         "costs",
-        (("by", "repo, workflow, team, pool or day."), _INSTALLATION, _REPOSITORY, *_SPAN, *_LISTING),
+        (COST_GROUP, INSTALLATION, REPOSITORY, *SPAN, *FIGURES),
         errors=(400, 404, 503),
     ),
     Call("get", _JOB, "One job.", "job", errors=(400, 404, 503)),
@@ -84,7 +105,7 @@ _JOB_CALLS: Final = (
         f"{_JOB}/events",
         "The job's history, oldest first.",
         "job-events",
-        (("day", "A date, such as 2026-01-15."), ("event_type", "Such as webhook_queued."), *_LISTING),
+        (Parameter("day", "A date, such as 2026-01-15.", DAY), EVENT_TYPE, *LISTING),
         errors=(400, 404, 503),
     ),
     Call(
@@ -93,6 +114,8 @@ _JOB_CALLS: Final = (
         "Record an event of the runner fleet: type, at, attempt, instance_id, attributes. Idempotent.",
         "event-told",
         secured_by="operator",
+        body=JOB_EVENT_BODY,
+        needs_body=True,
         errors=(400, 401, 413, 503),
     ),
     Call(
@@ -100,7 +123,7 @@ _JOB_CALLS: Final = (
         "/api/runs/{installation_id}/{run_id}/{run_attempt}",
         "One attempt of a run and its jobs.",
         "run",
-        _LISTING,
+        LISTING,
         errors=(400, 404, 503),
     ),
     Call(
@@ -118,11 +141,11 @@ _CONSOLE_CALLS: Final = (
         "The first 200 jobs that wait for a runner, with their position and what they wait for.",
         "job-queue",
         (
-            _INSTALLATION,
-            _REPOSITORY,
-            ("workflow", "The workflow's name."),
-            ("label", "A runner label that it requests."),
-            *_SPAN,
+            INSTALLATION,
+            REPOSITORY_PART,
+            Parameter("workflow", "The workflow's name."),
+            Parameter("label", "A runner label that it requests."),
+            *SPAN,
         ),
         errors=(400, 404, 503),
     ),
@@ -131,7 +154,7 @@ _CONSOLE_CALLS: Final = (
         "/api/deployments",
         "Jobs that wait for an approval, by deployment.",
         "deployments",
-        (_INSTALLATION,),
+        (INSTALLATION,),
         errors=(400, 404, 503),
     ),
     Call(
@@ -146,7 +169,7 @@ _CONSOLE_CALLS: Final = (
         "/api/cluster/now",
         "The cluster now: nodes with their pods, the action in progress, the time line, the rules.",
         "cluster-now",
-        (("hours", "How far the time line goes back: 1, 3, 6 or 24."),),
+        (Parameter("hours", "How far the time line goes back, in hours.", {"enum": ["1", "3", "6", "24"]}),),
         errors=(400, 503),
     ),
     Call(
@@ -154,7 +177,10 @@ _CONSOLE_CALLS: Final = (
         "/api/cluster/decisions",
         "The last ticks before a time, newest first, with their rules in groups.",
         "cluster-decisions",
-        (("until", "A time, such as 2026-01-15T10:00:00Z."), ("acted", "yes: only ticks that acted.")),
+        (
+            Parameter("until", "A time, such as 2026-01-15T10:00:00Z.", TIME),
+            Parameter("acted", "yes: only ticks that acted.", {"enum": ["yes"]}),
+        ),
         errors=(400, 503),
     ),
     Call(
@@ -163,9 +189,9 @@ _CONSOLE_CALLS: Final = (
         "The cluster's events of a day, newest first, 200 at a time.",
         "events",
         (
-            ("q", "Only events that contain all these words."),
-            ("day", "A day of the last 30, in UTC, such as 2026-01-15. Default: the last 24 hours."),
-            ("skip", "Skip this many of the newest."),
+            Parameter("q", "Only events that contain all these words.", ANY_TEXT),
+            Parameter("day", "A day of the last 30, in UTC, such as 2026-01-15. Default: the last 24 hours.", DAY),
+            Parameter("skip", "Skip this many of the newest.", {"type": "integer", "minimum": 0, "maximum": 999_999}),
         ),
         errors=(400, 503),
     ),
@@ -182,6 +208,7 @@ _CONSOLE_CALLS: Final = (
         "Start a run of the simulator with seed, seeds, faults (none, mild or wild) and scenario. One at a time.",
         "simulator-run",
         secured_by="operator",
+        body=RUN_BODY,
         errors=(400, 401, 403, 413, 503),
     ),
     Call(
@@ -190,6 +217,7 @@ _CONSOLE_CALLS: Final = (
         "Stop the run in progress.",
         "simulator-run",
         secured_by="operator",
+        body=NO_BODY,
         errors=(400, 401, 403, 413, 503),
     ),
 )
@@ -199,6 +227,8 @@ WEBHOOK: Final = Call(
     "Receive a webhook from GitHub. 200: it is stored, or has no effect, and need not be redelivered.",
     "webhook-taken",
     headers=("X-GitHub-Event", "X-GitHub-Delivery", "X-Hub-Signature-256"),
+    body=ANY_BODY,
+    needs_body=True,
     errors=(400, 401, 408, 413, 415, 503),
 )
 CALLS: Final = (
@@ -209,9 +239,9 @@ CALLS: Final = (
         "What each tick observed, what its rules said and what it did, oldest first. Default: the last hour.",
         "decisions",
         (
-            ("since", "A time, such as 2026-01-15T10:00:00Z."),
-            ("until", "A time."),
-            ("cursor", "Continue after the previous page."),
+            SINCE,
+            UNTIL,
+            CURSOR,
         ),
         errors=(400, 503),
     ),
@@ -221,6 +251,7 @@ CALLS: Final = (
         "Start no new action until resumed. If the cluster is already paused, nothing changes and `done` is false.",
         "switched",
         secured_by="operator",
+        body=PAUSE_BODY,
         errors=(400, 401, 413, 503),
     ),
     Call(
@@ -229,6 +260,7 @@ CALLS: Final = (
         "End a pause; with `since`, only the one that began then. If there is none, `done` is false.",
         "switched",
         secured_by="operator",
+        body=PAUSE_BODY,
         errors=(400, 401, 413, 503),
     ),
     Call(
@@ -237,6 +269,8 @@ CALLS: Final = (
         "Receive an EC2 event from EventBridge. Only if EVENTS_SECRET is set.",
         "event-taken",
         secured_by="events",
+        body=ANY_BODY,
+        needs_body=True,
         errors=(400, 401, 413, 503),
     ),
     WEBHOOK,

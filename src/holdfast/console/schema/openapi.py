@@ -18,8 +18,10 @@ _MEANINGS: Final = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is not JSON, or is encoded.",
+    429: "The address has sent too many wrong tokens.",
     503: "The store is unavailable, or an operator is needed.",
 }
+_OF_ACCESS: Final = (401, 403, 429)
 
 
 def openapi(version: str) -> dict[str, Any]:
@@ -39,12 +41,18 @@ def openapi(version: str) -> dict[str, Any]:
     }
 
 
+def errors_of(call: Call) -> list[int]:
+    """The error statuses of an operation. Those of access control apply to the whole API."""
+    guarded = _OF_ACCESS if call.path.startswith("/api/") else ()
+    return sorted({*call.errors, *guarded})
+
+
 def _operation(call: Call) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": call.does,
         "responses": {
             "200": _response("Done.", call.answer),
-            **{str(status): _response(_MEANINGS[status], "error") for status in call.errors},
+            **{str(status): _response(_MEANINGS[status], "error") for status in errors_of(call)},
         },
     }
     in_path = [
@@ -52,16 +60,16 @@ def _operation(call: Call) -> dict[str, Any]:
         for name in re.findall(r"{(\w+)}", call.path)
     ]
     in_query = [
-        {"name": name, "in": "query", "description": text, "schema": {"type": "string"}} for name, text in call.query
+        {"name": each.name, "in": "query", "description": each.text, "schema": each.schema} for each in call.query
     ]
     in_headers = [
         {"name": name, "in": "header", "required": True, "schema": {"type": "string"}} for name in call.headers
     ]
     if found := in_path + in_query + in_headers:
         operation["parameters"] = found
-    if call.headers:
-        body = {"application/json": {"schema": {"type": "object"}}}
-        operation["requestBody"] = {"required": True, "description": "GitHub's payload.", "content": body}
+    if call.body is not None:
+        content = {"application/json": {"schema": call.body}}
+        operation["requestBody"] = {"required": call.needs_body, "content": content}
     if call.secured_by:
         operation["security"] = [{call.secured_by: []}]
     return operation
