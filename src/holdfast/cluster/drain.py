@@ -4,12 +4,13 @@ Strict, as in the seed: a pod that must not be evicted blocks the drain, if poss
 the eviction API is used, never a plain delete.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from holdfast.ports.kube import Pod
 
+_PODS_NAMED: Final = 3
 CRITICAL_CLASSES: Final = frozenset({"system-node-critical", "system-cluster-critical"})
 # Annotations, and the values that forbid evicting the pod.
 DO_NOT_EVICT: Final = {
@@ -50,6 +51,15 @@ class DrainView:
     def is_left_to_die(self) -> bool:
         """Only ignored and terminating pods are left. A kubelet that does not respond never finishes those."""
         return not self.to_evict and self.blocked_by is None
+
+
+def staying_words(instance: str, reasons: Mapping[str, str]) -> Iterator[str]:
+    """Pods whose eviction was refused, by pod: one sentence for each reason."""
+    for reason in dict.fromkeys(reasons.values()):
+        pods = [pod for pod, why in reasons.items() if why == reason]
+        more = f" and {len(pods) - _PODS_NAMED} more" if len(pods) > _PODS_NAMED else ""
+        who = f"pods {', '.join(pods[:_PODS_NAMED])}{more} stay" if len(pods) > 1 else f"pod {pods[0]} stays"
+        yield f"{who} on {instance} for now: {reason}"
 
 
 def drain_view(pods: Iterable[Pod], rules: DrainRules) -> DrainView:

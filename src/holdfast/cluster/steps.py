@@ -206,6 +206,7 @@ class ReplaceNotReady(MachineStep):
     title = "A node that stays NotReady is being replaced"
     is_urgent = True
     mark = "not-ready"
+    is_of_leaving = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,24 +248,28 @@ class CloseNotice(UrgentStep):
 class PlanReplacement(MachineStep):
     """Plan a new machine for one that is leaving."""
 
+    is_of_leaving = True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchReplacement(MachineStep):
     is_detail = True
     mark = "replacement"
+    is_of_leaving = True
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptReplacement(MachineStep):
-    pass
+    is_of_leaving = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpReplacement(MachineStep):
     title = "A leaving worker is not replaced"
     is_failure = True
+    is_of_leaving = True
 
 
 # Steps that only the lease holder may carry out, and those that do not wait for the lease. A step that is not listed

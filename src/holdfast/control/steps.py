@@ -46,6 +46,8 @@ class Step:
     # In short lists of events: a detail is left out, a repeated step is shown once.
     is_detail: ClassVar[bool] = False
     is_repeated: ClassVar[bool] = False
+    # In lists of events: it is about a machine that EC2 takes back, or that is replaced.
+    is_of_leaving: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """``LaunchSlot`` → ``launch_slot``."""
@@ -71,6 +73,8 @@ class MachineStep(Step):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrgentStep(MachineStep):
     """A step that does not wait for the lease: a spot interruption leaves only two minutes."""
+
+    is_of_leaving = True
 
 
 @runtime_checkable

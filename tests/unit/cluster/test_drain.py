@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from holdfast.cluster.drain import DrainRules, drain_view
+from holdfast.cluster.drain import DrainRules, drain_view, staying_words
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Pod, PodPhase
 
@@ -66,3 +66,13 @@ def test_a_drain_waits_for_a_terminating_pod() -> None:
     assert view.to_evict == ()
     assert view.leaving == (leaving,)
     assert not view.is_drained
+
+
+def test_pods_that_stay_for_the_same_reason_are_one_sentence() -> None:
+    budget = {f"default/web-{number}": "the disruption budget web allows 0" for number in range(5)}
+    assert list(staying_words("i-1", {**budget, "default/db": "the server is busy"})) == [
+        "pods default/web-0, default/web-1, default/web-2 and 2 more stay on i-1 for now: "
+        "the disruption budget web allows 0",
+        "pod default/db stays on i-1 for now: the server is busy",
+    ]
+    assert list(staying_words("i-1", {})) == []

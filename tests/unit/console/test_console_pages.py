@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast.console.pages.cluster import by_action, folded
+from holdfast.console.pages.cluster import folded
+from holdfast.console.pages.event_groups import by_action, grouped
 from holdfast.console.pages.shell import environment, unbroken
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.text import one_line
@@ -234,6 +235,38 @@ def test_events_of_an_action_stand_together() -> None:
     assert sizes == [(None, 1), ("up", 3), ("up", 3), (None, 1), ("up", 2)]
     assert [event for group in groups for event in group.items] == found
     assert by_action([]) == []
+
+
+def test_events_of_a_worker_that_leaves_stand_together() -> None:
+    """Also in the middle of an action, and with what was reported about that worker."""
+    found = [
+        ClusterEvent(at=CREATED.plus(60 * (9 - number)).iso(), kind=kind, text=text)
+        for number, (kind, text) in enumerate(
+            [
+                ("complete_scale_up", "2 of 2 joined"),
+                ("close_notice", "i-1: it is gone"),
+                ("evict_interrupted", "i-1: 1 pod left"),
+                ("told", "pods a, b stay on i-1 for now: budget"),
+                ("told", "launched i-11: t3.large"),
+                ("evict_interrupted", "i-1: 4 pods left"),
+                ("told", "pods a, b stay on i-1 for now: budget"),
+                ("cordon_interrupted", "i-1: spot interruption"),
+                ("begin_scale_up", "30 pods pending"),
+            ]
+        )
+    ]
+    action, leaving = grouped(found)
+    assert (action.action, [event.kind for event in action.items]) == (
+        "up",
+        ["complete_scale_up", "told", "begin_scale_up"],
+    )
+    assert (leaving.leaving, len(leaving.items)) == ("i-1", 6)
+    assert [(row.event.kind, row.event.text, row.times, row.since) for row in leaving.rows] == [
+        ("close_notice", "i-1: it is gone", 1, CREATED.plus(480).iso()),
+        ("evict_interrupted", "i-1: 1 pod left", 2, CREATED.plus(240).iso()),
+        ("told", "pods a, b stay on i-1 for now: budget", 2, CREATED.plus(180).iso()),
+        ("cordon_interrupted", "i-1: spot interruption", 1, CREATED.plus(120).iso()),
+    ]
 
 
 def test_the_page_of_events_shows_actions_and_a_search_shows_lines(world: ConsoleWorld) -> None:

@@ -1,7 +1,7 @@
 """Carry out the steps of a scale-down. False: nothing more can be done before another look."""
 
 from holdfast.cluster import steps
-from holdfast.cluster.drain import DrainView, drain_view
+from holdfast.cluster.drain import DrainView, drain_view, staying_words
 from holdfast.cluster.lease_holder import ClusterLeaseHolder
 from holdfast.cluster.scaling import scale_down
 from holdfast.kernel.ids import InstanceId
@@ -38,12 +38,15 @@ def evict_pods(holder: ClusterLeaseHolder, step: steps.EvictPods) -> bool:
 
 def _evict(holder: ClusterLeaseHolder, instance: InstanceId, view: DrainView) -> None:
     """Evict the pods that may be evicted; none if one of them blocks the drain."""
+    staying: dict[str, str] = {}
     for pod in () if view.blocked_by else view.to_evict:
         answer = holder.ports.kube.evict(pod)
         if answer.outcome is Eviction.BLOCKED:
             # A disruption budget: the next tick tries again, until the drain times out.
-            holder.report(f"pod {pod} stays on {instance} for now: {answer.reason}")
+            staying[str(pod)] = answer.reason
         holder.keep_lease()
+    for words in staying_words(instance, staying):
+        holder.report(words)
 
 
 def commit_target(holder: ClusterLeaseHolder, step: steps.CommitTarget) -> bool:

@@ -5,7 +5,7 @@ from typing import Final, assert_never
 from msgspec.structs import replace
 
 from holdfast.cluster import steps
-from holdfast.cluster.drain import DrainView, drain_view
+from holdfast.cluster.drain import DrainView, drain_view, staying_words
 from holdfast.cluster.lease_holder import UNKNOWN_IS_GONE_SECONDS
 from holdfast.cluster.memory import spots_key
 from holdfast.cluster.nodes import FOREIGN_CORDON_ANNOTATION, is_cordoned_by_others, naming
@@ -126,10 +126,12 @@ class NoticeHandler:
         if worker is None or worker.node is None:
             return
         # Pods that must not be evicted stay until EC2 reclaims the machine; all others are evicted.
+        staying: dict[str, str] = {}
         for pod in self._pods(worker.node.name).to_evict:
             answer = self._ports.kube.evict(pod)
             if answer.outcome is Eviction.BLOCKED:
-                self.reports.append(cut(f"pod {pod} stays on {step.instance} for now: {answer.reason}", 500))
+                staying[str(pod)] = answer.reason
+        self.reports += [cut(words, 500) for words in staying_words(step.instance, staying)]
 
     def _enter_phase(self, step: steps.EnterSpotPhase) -> None:
         if step.phase == SpotPhase.DRAINED and not self._is_drained(step.instance):

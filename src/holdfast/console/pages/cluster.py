@@ -12,16 +12,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from holdfast.cluster.steps import STEP_KINDS
 from holdfast.console.http.access import Visitor, command_route, with_query
 from holdfast.console.http.answers import Unchanged, answer_of_error, answer_to, body_of, error_response
 from holdfast.console.pages.charts import TimeChart, time_chart
+from holdfast.console.pages.event_groups import EventGroup, grouped
 from holdfast.console.pages.shell import Shell
 from holdfast.control.decision_log import TICK_KIND
 from holdfast.control.pause import PauseAnswer
 from holdfast.kernel.errors import BadRequest, HoldfastError
 from holdfast.kernel.json_types import Shape
-from holdfast.views.cluster_history import ClusterEvent
 from holdfast.views.cluster_status import ScaleDownAction, ScaleUpAction, SlotStatus
 from holdfast.views.dashboards import ClusterDetails, Dashboards, Overview
 from holdfast.views.latest_tick import NodeStatus
@@ -68,13 +67,6 @@ class ClusterPage(ClusterDetails, frozen=True, kw_only=True):
     chart: TimeChart
     zones: list[ZoneNodes]
     steps: ActionProgress | None
-
-
-class EventGroup(Shape, frozen=True, kw_only=True):
-    """Events of one action (`action` is its direction), or a single event; newest first."""
-
-    action: str | None
-    items: list[ClusterEvent]
 
 
 class EventsPage(EventList, frozen=True, kw_only=True):
@@ -150,7 +142,7 @@ class ClusterPages:
         def make_context() -> EventsPage:
             found = self.dashboards.events(_params(request))
             # A search shows single lines: what is around them is not of interest.
-            groups = [] if found.q else by_action(found.items)
+            groups = [] if found.q else grouped(found.items)
             return EventsPage(**structs.asdict(found), groups=groups)
 
         return self.shell.page(request, "events.html", make_context, title="Events", json_path=path)
@@ -191,30 +183,6 @@ async def ordered(
         return RedirectResponse(onward, 303)
 
     return await run_in_threadpool(answer)
-
-
-def by_action(events: Sequence[ClusterEvent]) -> list[EventGroup]:
-    """What happened from the beginning of an action to its end, together. Events are newest first.
-
-    An action that began before the list, or has not ended, has the events that there are.
-    """
-    found: list[EventGroup] = []
-    action: str | None = None
-    items: list[ClusterEvent] = []
-    for event in events:
-        step = STEP_KINDS.get(event.kind)
-        if step is not None and step.ends:
-            found, action, items = [*found, *_grouped(action, items)], str(step.ends), []
-        items.append(event)
-        if step is not None and step.begins:
-            found, action, items = [*found, *_grouped(str(step.begins), items)], None, []
-    return [*found, *_grouped(action, items)]
-
-
-def _grouped(action: str | None, items: list[ClusterEvent]) -> list[EventGroup]:
-    if action is None:
-        return [EventGroup(action=None, items=[event]) for event in items]
-    return [EventGroup(action=action, items=items)]
 
 
 def folded(ticks: Sequence[GroupedDecision]) -> list[DecisionRow]:
