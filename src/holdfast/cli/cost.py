@@ -13,6 +13,7 @@ from holdfast.cli.terminal.colours import Style
 from holdfast.cli.terminal.output import print_json, print_table, print_words
 from holdfast.cli.tick_rows import to_seconds
 from holdfast.kernel.settings.own_commands import own_command
+from holdfast.kernel.text import dollars
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -45,7 +46,7 @@ def cost_command(settings: Settings, *, dynamodb: bool, as_json: bool, **filters
         print_json(answer)
         return
     span = f"from {to_seconds(answer.since)} to {to_seconds(answer.until)}"
-    print_words(f"{answer.jobs} jobs {span}: {answer.usd:.2f} USD", Style.TITLE)
+    print_words(f"{answer.jobs} jobs {span}: {dollars(answer.usd)} USD", Style.TITLE)
     print_table(["USD", "JOBS", "", answer.by.upper()], [_cost_row(group) for group in answer.items])
     update = own_command(settings, "prices refresh")
     print_words(f"EC2 prices as of {answer.prices_as_of}: {answer.prices_source}; to update: {update}")
@@ -55,7 +56,7 @@ def cost_command(settings: Settings, *, dynamodb: bool, as_json: bool, **filters
 def _cost_row(group: CostRow) -> list[object]:
     notes = ["estimated"] if group.is_estimate else []
     notes += [f"excludes {group.unpriced} with unknown price"] if group.unpriced else []
-    return [f"{group.usd:.4f}", group.jobs, ", ".join(notes), group.name]
+    return [dollars(group.usd), group.jobs, ", ".join(notes), group.name]
 
 
 def _show_tracker_cost(settings: Settings, *, as_json: bool) -> None:
@@ -93,4 +94,4 @@ def _compared_row(row: MeasuredJob | ComparedTracker, name: str) -> list[object]
 
 
 def _amount(usd: Decimal | None) -> str:
-    return "-" if usd is None else f"{usd:.2f}"
+    return "-" if usd is None else dollars(usd)

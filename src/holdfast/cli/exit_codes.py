@@ -8,7 +8,7 @@ test compares the two.
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.exceptions import NoArgsIsHelpError
@@ -22,6 +22,16 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+
+_LISTED_MOST: Final = 10
+# Click names the type of an option; a person reads a number.
+_PLAINER: Final = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid float range": "is not a number",
+    "is not a valid float": "is not a number",
+}
 
 
 class RootGroup(click.Group):
@@ -58,7 +68,17 @@ class RootGroup(click.Group):
 def _usage_message(error: click.ClickException) -> str:
     """Click's message with its best suggestion only: click would list up to three, in alphabetical order."""
     guesses = getattr(error, "possibilities", None)
-    return f"{error.message} Did you mean {guesses[0]!r}?" if guesses else error.format_message()
+    if guesses:
+        return f"{error.message} Did you mean {guesses[0]!r}?"
+    message = error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    group = context.command if context else None
+    if context and isinstance(group, click.Group) and message.startswith("No such command"):
+        names = f" '{context.command_path}' has: {', '.join(group.commands)}."
+        return message + (names if len(group.commands) <= _LISTED_MOST else "")
+    for clicks, ours in _PLAINER.items():
+        message = message.replace(clicks, ours)
+    return message
 
 
 def _print_error(message: str) -> None:

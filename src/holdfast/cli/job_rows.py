@@ -12,6 +12,7 @@ from holdfast.cli.terminal.layout import Cell
 from holdfast.cli.terminal.output import print_table, print_words
 from holdfast.cli.tick_rows import to_seconds
 from holdfast.kernel.instants import Instant
+from holdfast.views.conclusion_words import conclusion_counts
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -94,7 +95,7 @@ def echo_stats(answer: JobStats) -> None:
         rows = [[pool.jobs, pool.running, percent(pool.utilisation), name] for name, pool in answer.pools.items()]
         print_table(["JOBS", "RUNNING", "IN USE", "POOL"], rows)
     if answer.days:
-        print_table(["DAY", "JOBS"], [[day, words(counts)] for day, counts in answer.days.items()])
+        print_table(["DAY", "JOBS"], [[day, conclusion_counts(counts)] for day, counts in answer.days.items()])
     echo_more(answer)
 
 

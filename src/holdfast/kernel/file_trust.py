@@ -14,7 +14,11 @@ _OWN_CODE: Final = Path(__file__)
 
 
 class UntrustedFile(Exception):
-    """The file is not to be believed. The message is the end of a sentence about it."""
+    """The file is not to be believed. The message is the end of a sentence about it; `remedy` begins a command."""
+
+    def __init__(self, reason: str, *, is_foreign: bool) -> None:
+        super().__init__(reason)
+        self.remedy = 'sudo chown "$(id -u)"' if is_foreign else "chmod go-w"
 
 
 def distrust_reason(found: os.stat_result) -> str:
@@ -50,8 +54,9 @@ def read_trusted(path: Path) -> str:
     """The text of a file. Raises `UntrustedFile` if it is not to be believed."""
     with path.open(encoding="utf-8") as file:
         # The open file is examined, and not its path: the path could name another file a moment later.
-        if reason := distrust_reason(os.fstat(file.fileno())):
-            raise UntrustedFile(reason)
+        found = os.fstat(file.fileno())
+        if reason := distrust_reason(found):
+            raise UntrustedFile(reason, is_foreign=found.st_uid not in _trusted_users())
         return file.read()
 
 

@@ -61,6 +61,16 @@ def test_without_arguments_it_shows_its_commands() -> None:
     [
         (("setings",), "holdfast: No such command 'setings'. Did you mean 'settings'?\n"),
         (("tables", "chekc"), "holdfast: No such command 'chekc'. Did you mean 'check'?\n"),
+        (("runs", "list"), "holdfast: No such command 'list'. 'holdfast runs' has: show.\n"),
+        (("zzzzz",), "holdfast: No such command 'zzzzz'.\n"),
+        (
+            ("simulate", "--seeds", "many"),
+            "holdfast: Invalid value for '--seeds': 'many' is not a whole number.\n",
+        ),
+        (
+            ("status", "--watch", "--interval", "soon"),
+            "holdfast: Invalid value for '--interval': 'soon' is not a number.\n",
+        ),
         (("run", "--prt", "1"), "holdfast: No such option '--prt'. Did you mean '--port'?\n"),
         (("settings", "x\x1b[2J"), "holdfast: Got unexpected extra argument (x\\x1b[2J)\n"),
     ],

@@ -210,7 +210,7 @@ def test_costs_are_added_up(world: JobWorld) -> None:
     fill(world)
     shown = lines("cost", "--by", "pool")
     assert shown[0].startswith("3 jobs from ")
-    assert shown[2].split() == ["0.0004", "1", "estimated", "small"]
+    assert shown[2].split() == ["0.00036", "1", "estimated", "small"]
     assert "EC2 prices as of" in shown[-1]
 
 

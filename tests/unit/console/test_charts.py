@@ -1,8 +1,10 @@
 """Charts are drawn from known values, with gaps where values are unknown."""
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 
+import pytest
 from msgspec import structs
 
 from holdfast.console.pages.charts import WIDTH, cost_bars, cost_columns, gantt, stage_bars, time_chart
@@ -45,7 +47,16 @@ def test_the_axis_has_round_times_and_the_limits_have_names() -> None:
     workers, pending, cpu = chart.lanes
     assert [limit.words for limit in workers.limits] == ["maximum 10"]
     assert [limit.words for limit in cpu.limits] == ["add at 70%", "remove below 30%"]
-    assert (workers.top, pending.top, cpu.top) == ("10", "5", "100%")
+    assert (workers.top, pending.top, cpu.top) == ("", "5", "100%")
+
+
+def test_nothing_is_drawn_where_the_maximum_has_its_name() -> None:
+    """The name stands above its line, and no line of workers comes there."""
+    full = time_chart(line([structs.replace(point(minutes), workers=10) for minutes in (20, 10, 0)]), NOW.iso())
+    workers = full.lanes[0]
+    (maximum,) = workers.limits
+    assert maximum.y > 25
+    assert {float(y) for y in re.findall(r"[MV](?:[\d.]+ )?([\d.]+)", workers.line)} == {maximum.y}
 
 
 def test_a_line_has_a_gap_where_a_value_is_unknown() -> None:
@@ -110,6 +121,23 @@ def test_a_run_is_drawn_over_the_time_it_took() -> None:
     assert third.run_width == 0
     assert third.wait_width == 500
     assert gantt([], NOW.iso()).rows == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "times", "form"),
+    [
+        (20, ["11:59:40", "11:59:45", "11:59:50", "11:59:55", "12:00:00"], "seconds"),
+        (100, ["11:58:30", "11:59:00", "11:59:30", "12:00:00"], "seconds"),
+        (400, ["11:54:00", "11:56:00", "11:58:00", "12:00:00"], "clock"),
+        (5000, ["10:40:00", "11:00:00", "11:20:00", "11:40:00", "12:00:00"], "clock"),
+        (3 * 86_400, ["00:00:00", "00:00:00", "00:00:00"], "day"),
+    ],
+)
+def test_the_times_under_a_run_are_round(seconds: int, times: list[str], form: str) -> None:
+    """Quarters of the time that it took were 10:03, 10:07, 10:11; in a short run, two were the same."""
+    chart = gantt([job(1, -seconds, -seconds, 0)], NOW.iso())
+    assert ([tick.at[11:19] for tick in chart.ticks], chart.tick_form) == (times, form)
+    assert all(0 <= tick.x <= WIDTH for tick in chart.ticks)
 
 
 def test_the_stages_of_a_job_add_up_to_its_wait() -> None:

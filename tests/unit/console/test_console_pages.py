@@ -171,14 +171,15 @@ def test_an_operator_runs_the_checks_of_doctor_in_the_console() -> None:
     assert (page.status, "1 failed" in page.text) == (200, True)
     assert "no route to &lt;b&gt;<small>→ check the network</small>" in page.text
     assert world.post("/system/checks", {}).status == 403, "only from a page of this server"
-    assert world.get("/system/checks").status == 405, "a link does not start them"
+    link = world.get("/system/checks")
+    assert (link.status, link.headers["location"]) == (303, "/system#checks"), "a link or a reload does not start them"
 
 
 def test_the_overviews_figures_for_completed_jobs_add_up() -> None:
     """Two of four jobs have completed: the page shows their conclusions, not shares of all four."""
     world = populated_world()
     world.job("completed", 2, conclusion="failure", started=CREATED.plus(5))
-    expected = "Of the last 4 jobs, 2 have completed: 1 failure, 1 success; median queue time"
+    expected = "Of the last 4 jobs, 2 have completed: 1 succeeded, 1 failed; median queue time"
     assert expected in world.get("/").text
 
 
@@ -252,10 +253,14 @@ def test_events_of_a_worker_that_leaves_stand_together() -> None:
                 ("told", "pods a, b stay on i-1 for now: budget"),
                 ("cordon_interrupted", "i-1: spot interruption"),
                 ("begin_scale_up", "30 pods pending"),
+                ("close_notice", "i-2: the hint expired"),
+                ("told", "launched i-1: t3.large"),
             ]
         )
     ]
-    action, leaving = grouped(found)
+    action, leaving, single, launched = grouped(found)
+    assert (single.leaving, single.items[0].text) == (None, "i-2: the hint expired")
+    assert (launched.leaving, launched.items[0].kind) == (None, "told"), "long before it left"
     assert (action.action, [event.kind for event in action.items]) == (
         "up",
         ["complete_scale_up", "told", "begin_scale_up"],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.kernel.errors import BadSetting
-from holdfast.kernel.file_trust import distrust_reason
+from holdfast.kernel.file_trust import UntrustedFile, distrust_reason, read_trusted
 from holdfast.kernel.settings import load_settings
 
 ME, ROOT, STRANGER = os.geteuid(), 0, 4_000_001
@@ -55,6 +55,19 @@ def test_settings_that_others_may_write_are_refused_with_the_reason(
     with pytest.raises(BadSetting) as caught:
         load_settings({})
     assert str(caught.value) == (
-        "holdfast.toml was not read: it is writable by other users (mode 0666); "
-        "take ownership of it and run chmod go-w holdfast.toml"
+        "holdfast.toml was not read: it is writable by other users (mode 0666); run: chmod go-w holdfast.toml"
     )
+
+
+def test_the_remedy_fits_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """umask 002 makes every new file writable by the group; chown would not help."""
+    file = tmp_path / "holdfast.toml"
+    file.write_text("MAX_WORKERS = 3\n", encoding="utf-8")
+    file.chmod(0o664)
+    with pytest.raises(UntrustedFile) as shared:
+        read_trusted(file)
+    assert shared.value.remedy == "chmod go-w"
+    monkeypatch.setattr("holdfast.kernel.file_trust._trusted_users", lambda: frozenset({STRANGER}))
+    with pytest.raises(UntrustedFile) as foreign:
+        read_trusted(file)
+    assert foreign.value.remedy == 'sudo chown "$(id -u)"'

@@ -1,6 +1,7 @@
 """Instants, keys, waits and errors, which every room uses."""
 
 import random
+from decimal import Decimal
 from itertools import islice
 
 import pytest
@@ -12,6 +13,7 @@ from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import joined_key, nonce
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.text import dollars
 
 instants = st.builds(Instant, st.integers(0, 4_000_000_000_000))
 
@@ -135,3 +137,21 @@ def test_the_error_classes_match_the_tree_at_the_top_of_their_file() -> None:
         above[depth] = name
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.HoldfastError)]
     assert drawn == {c.__name__: c.__bases__[0].__name__ for c in classes if c is not errors.HoldfastError}
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0.00"),
+        (1234.5, "1,234.50"),
+        (0.49, "0.49"),
+        (0.1, "0.10"),
+        (0.05, "0.05"),
+        (0.0418, "0.042"),
+        (0.0034, "0.0034"),
+        (Decimal("0.00000001"), "0.00"),
+        (-0.0418, "-0.042"),
+    ],
+)
+def test_money_has_cents_and_small_amounts_two_digits_that_count(amount: float | Decimal, text: str) -> None:
+    assert dollars(amount) == text

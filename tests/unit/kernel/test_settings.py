@@ -194,6 +194,9 @@ def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
 def test_a_broken_file_names_the_line() -> None:
     """And the file."""
     assert problems_of_file("MAX_WORKERS = 1\nCPU_UP = \n") == ["holdfast.toml line 2, column 10: Invalid value"]
+    assert problems_of_file("MAX_WORKERS =") == [
+        "holdfast.toml, at its end: Invalid value; a value or a bracket is missing"
+    ]
     (line,) = problems_of_file("A = " + "[" * 100_000)
     assert line.startswith("holdfast.toml: ")
 

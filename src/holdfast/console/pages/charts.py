@@ -23,6 +23,11 @@ _COLUMN_MOST: Final = 60.0
 _GAP_SECONDS: Final = 900
 # Up to so many hours, a time on the axis every so many minutes.
 _AXIS_MINUTES: Final = ((1, 10), (3, 30), (6, 60), (24, 240))
+_HEADROOM: Final = 1.35
+_DAY_SECONDS: Final = 86_400
+# Between the times under a run's jobs: round ones, and no more than fit beside each other.
+_STEPS_SECONDS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, _DAY_SECONDS)
+_STEPS_MOST: Final = 5
 # The stages of a job in their order, and what happens in each.
 _STAGES: Final = {
     "webhook_lag": "until GitHub's first webhook about the job arrived",
@@ -110,7 +115,8 @@ class GanttRow(Shape, frozen=True, kw_only=True):
 
 class Gantt(Shape, frozen=True, kw_only=True):
     rows: list[GanttRow]
-    ticks: list[str]
+    ticks: list[AxisTick]
+    tick_form: Literal["seconds", "clock", "day"]
     seconds: float
 
 
@@ -131,7 +137,8 @@ def time_chart(line: TimeLine, now: str) -> TimeChart:
     # No line is drawn over a long time without ticks.
     gap_ms = max(_GAP_SECONDS, line.hours * 3600 / _POINTS_MOST * 4) * 1000
     points = _with_gaps(_thinned(line.points), gap_ms)
-    most_workers = max([line.max_workers, *_known(points, "workers")], default=1)
+    # Room above the maximum, for its name: nothing is drawn there.
+    most_workers = max([line.max_workers, *_known(points, "workers")], default=1) * _HEADROOM
     most_pending = max([5, *_known(points, "pending")])
     place = _placing(begin, end)
     # The newest tick of all: what it could not observe is unknown now, whatever was before.
@@ -145,7 +152,7 @@ def time_chart(line: TimeLine, now: str) -> TimeChart:
         return Lane(
             name=name,
             attribute=attribute,
-            top=f"{most:.0%}" if attribute == "cpu" else f"{most:g}",
+            top="" if attribute == "workers" else f"{most:.0%}" if attribute == "cpu" else f"{most:g}",
             limits=[Limit(y=_height(limit, most), words=words) for words, limit in limits.items()],
             line=drawn,
             ground=ground,
@@ -171,7 +178,11 @@ def time_chart(line: TimeLine, now: str) -> TimeChart:
 
 def _round_times(begin: Instant, end: Instant, hours: int) -> list[Instant]:
     """About six times on the axis, at whole hours or round minutes."""
-    step_ms = next(minutes for most, minutes in _AXIS_MINUTES if hours <= most) * 60_000
+    return _times_every(next(minutes for most, minutes in _AXIS_MINUTES if hours <= most) * 60, begin, end)
+
+
+def _times_every(step_seconds: int, begin: Instant, end: Instant) -> list[Instant]:
+    step_ms = step_seconds * 1000
     first = -(-begin.epoch_ms // step_ms)
     return [Instant(number * step_ms) for number in range(first, end.epoch_ms // step_ms + 1)]
 
@@ -278,14 +289,16 @@ def gantt(jobs: Sequence[JobView], now: str) -> Gantt:
     ordered = sorted(jobs, key=lambda job: (job.created_at or "", job.started_at or "~", job.job_id))
     begins = [job.created_at for job in ordered if job.created_at]
     if not begins:
-        return Gantt(rows=[], ticks=[], seconds=0.0)
+        return Gantt(rows=[], ticks=[], tick_form="clock", seconds=0.0)
     begin = Instant.from_iso(min(begins))
     end = max(begin.plus(1), *(Instant.from_iso(job.completed_at or now) for job in ordered))
     place = _placing(begin, end)
     seconds = end.seconds_since(begin)
+    step_seconds = next((step for step in _STEPS_SECONDS if seconds / step <= _STEPS_MOST), _DAY_SECONDS * 7)
     return Gantt(
         rows=[_gantt_row(job, now, place) for job in ordered],
-        ticks=[begin.plus(part * seconds / 4).iso() for part in range(5)],
+        ticks=[AxisTick(at=at.iso(), x=round(place(at.iso()), 1)) for at in _times_every(step_seconds, begin, end)],
+        tick_form="seconds" if step_seconds < 60 else "clock" if step_seconds < _DAY_SECONDS else "day",
         seconds=seconds,
     )
 

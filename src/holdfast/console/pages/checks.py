@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.console.http.access import command_route
@@ -27,7 +27,9 @@ class CheckPages:
     check: Callable[[], Sequence[CheckFinding]]
 
     def routes(self) -> list[Route]:
-        return [command_route("/system/checks", self._checks)]
+        # Who reloads the page, or opens it from a bookmark, runs nothing.
+        back = Route("/system/checks", lambda _request: RedirectResponse("/system#checks", 303), methods=["GET"])
+        return [back, command_route("/system/checks", self._checks)]
 
     async def _checks(self, request: Request) -> Response:
         def answer() -> Response:

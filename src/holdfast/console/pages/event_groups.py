@@ -5,7 +5,7 @@ cordon_interrupted … close_notice         a worker that leaves, with what was 
 evict_pods, evict_pods, evict_pods        one line: how often, and since when
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.cluster.steps import STEP_KINDS
@@ -73,24 +73,31 @@ def _of_action(action: str | None, items: list[ClusterEvent]) -> list[EventGroup
     return [EventGroup(action=action, items=items)]
 
 
-def _by_leaving(events: Iterable[ClusterEvent]) -> tuple[list[EventGroup], list[ClusterEvent]]:
+def _by_leaving(events: Sequence[ClusterEvent]) -> tuple[list[EventGroup], list[ClusterEvent]]:
     """The events of each worker that leaves, and all others."""
-    of_machine: dict[str, list[ClusterEvent]] = {
-        _machine(event): [] for event in events if event.kind in STEP_KINDS and STEP_KINDS[event.kind].is_of_leaving
-    }
+    since = {_machine(event): event.at for event in events if _is_of_leaving(event)}  # the oldest remains
+    of_machine: dict[str, list[ClusterEvent]] = {machine: [] for machine in since}
     others: list[ClusterEvent] = []
     for event in events:
-        of_machine.get(_machine_meant(event, of_machine), others).append(event)
-    return [EventGroup(leaving=machine, items=items) for machine, items in of_machine.items()], others
+        of_machine.get(_machine_meant(event, since), others).append(event)
+    return [_of_leaving(machine, items) for machine, items in of_machine.items()], others
 
 
-def _machine_meant(event: ClusterEvent, leaving: Iterable[str]) -> str:
-    """The worker that leaves and that the event is about; "" if there is none."""
+def _of_leaving(machine: str, items: list[ClusterEvent]) -> EventGroup:
+    return EventGroup(leaving=machine if len(items) > 1 else None, items=items)
+
+
+def _machine_meant(event: ClusterEvent, leaving_since: Mapping[str, str]) -> str:
+    """The worker that the event is about, and that was leaving already; "" if there is none."""
     if event.kind == _REPORT:
         words = event.text.replace(":", " ").split()
-        return next((machine for machine in leaving if machine in words), "")
+        return next((machine for machine, since in leaving_since.items() if machine in words and event.at >= since), "")
+    return _machine(event) if _is_of_leaving(event) else ""
+
+
+def _is_of_leaving(event: ClusterEvent) -> bool:
     step = STEP_KINDS.get(event.kind)
-    return _machine(event) if step is not None and step.is_of_leaving else ""
+    return step is not None and step.is_of_leaving
 
 
 def _machine(event: ClusterEvent) -> str:

@@ -16,7 +16,8 @@ from holdfast.console.http.access import Role, Visitor
 from holdfast.console.http.answers import NOT_STORED, Unchanged
 from holdfast.kernel.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.kernel.instants import Instant
-from holdfast.kernel.text import age, one_line
+from holdfast.kernel.text import age, dollars, one_line
+from holdfast.views.conclusion_words import conclusion_counts
 from holdfast.views.system_status import SystemStatus
 
 _SECONDS: Final = re.compile(r"\b([0-9]{1,9}) s\b")
@@ -144,6 +145,7 @@ def environment() -> Environment:
         "roughly": roughly,
         "grouped_by_text": grouped_by_text,
         "unbroken": unbroken,
+        "conclusion_counts": conclusion_counts,
     }
     return templates
 
@@ -166,11 +168,10 @@ def when(iso: str | None) -> Markup | str:
     return Markup('<time datetime="{}">{}</time>').format(text, shown)
 
 
-def clock(iso: str, has_seconds: bool = False) -> Markup:  # noqa: FBT001, FBT002 -- as filters are called
-    """Hours and minutes, for an axis; with seconds for a short span."""
+def clock(iso: str) -> Markup:
+    """Hours and minutes."""
     text = Instant.from_iso(iso).iso_seconds()
-    form, shown = ("seconds", text[11:19]) if has_seconds else ("clock", text[11:16])
-    return Markup('<time datetime="{}" data-form="{}">{}</time>').format(text, form, shown)
+    return Markup('<time datetime="{}" data-form="clock">{}</time>').format(text, text[11:16])
 
 
 def ago(iso: str | None, now: str) -> str:
@@ -183,11 +184,8 @@ def ago(iso: str | None, now: str) -> str:
         return iso
 
 
-def usd(amount: float | None, digits: int | None = None) -> str:
-    """With cents; with more digits below ten cents, so that small amounts do not read as zero."""
-    if amount is None:
-        return "—"
-    return f"${amount:,.{2 if round(amount, 2) >= 0.1 or not amount else 4 if digits is None else digits}f}"
+def usd(amount: float | None) -> str:
+    return "—" if amount is None else f"${dollars(amount)}"
 
 
 def share(value: float | None) -> str:

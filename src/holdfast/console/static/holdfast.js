@@ -5,14 +5,16 @@
 const long = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const exact = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const short = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const dayOnly = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const timeForms = { clock: short, seconds: exact, day: dayOnly };
 function localise(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.valueOf())) continue;
     time.title = time.dateTime;
-    time.textContent = ({ clock: short, seconds: exact }[time.dataset.form] ?? long).format(moment);
+    time.textContent = (timeForms[time.dataset.form] ?? long).format(moment);
   }
-  for (const mark of root.querySelectorAll("text[data-time]")) mark.textContent = short.format(new Date(mark.dataset.time));
+  for (const mark of root.querySelectorAll("text[data-time]")) mark.textContent = (timeForms[mark.dataset.form] ?? short).format(new Date(mark.dataset.time));
 }
 
 // Live updates: when the server reports a change, fetch the page again and replace its live parts.

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ def _from_file(known: Mapping[str, Setting], named: _RawValue | None) -> tuple[s
     except FileNotFoundError:
         return label, {}, [f"{named.as_written(label)}: no such file"] if named else []
     except UntrustedFile as error:
-        return label, {}, [f"{label} was not read: it {error}; take ownership of it and run chmod go-w {label}"]
+        return label, {}, [f"{label} was not read: it {error}; run: {error.remedy} {shlex.quote(label)}"]
     except OSError as error:
         return label, {}, [f"{label} cannot be read: {error.strerror}"]
     except UnicodeDecodeError as error:
@@ -134,7 +135,10 @@ def _syntax_problem(label: str, error: Exception) -> str:
     """Put the position first: tomllib writes "Expected … (at line 3, column 5)"."""
     message = cut(str(error), most=200)
     found = re.fullmatch(r"(.*) \(at line ([0-9]+), column ([0-9]+)\)", message)
-    return f"{label} line {found[2]}, column {found[3]}: {found[1]}" if found else f"{label}: {message}"
+    if found:
+        return f"{label} line {found[2]}, column {found[3]}: {found[1]}"
+    what, at_end, _ = message.partition(" (at end of document)")
+    return f"{label}, at its end: {what}; a value or a bracket is missing" if at_end else f"{label}: {message}"
 
 
 def _unknown(name: str, known: Mapping[str, Setting]) -> str:
