@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from holdfast.entrypoints.simulation.program import HoldfastProgram
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.kube import Node, Pod, PodPhase, Taint
@@ -14,9 +15,13 @@ from holdfast.ports.machines import LaunchOrder, Machine, MachineState, Market
 from holdfast.simulator.checkers import EVERY, JOBS
 from holdfast.simulator.proof.effects import EffectRecorder
 from holdfast.simulator.proof.facts import Facts
+from holdfast.simulator.proof.faults import FaultKind
+from holdfast.simulator.proof.github.plans import GitHubPlan
 from holdfast.simulator.proof.numbers import Numbers
 from holdfast.simulator.proof.processes import Process
+from holdfast.simulator.proof.run import Run
 from holdfast.simulator.proof.story import Story
+from holdfast.simulator.proof.swarm import Setup
 from holdfast.simulator.world import tag_names
 
 ZONE, OTHER_ZONE = "eu-west-1a", "eu-west-1b"
@@ -533,6 +538,21 @@ def test_each_checker_has_a_name_and_a_description() -> None:
 def test_the_page_lists_every_checker_with_its_description() -> None:
     page = (Path(__file__).parents[2] / "docs" / "proof.md").read_text(encoding="utf-8")
     assert [checker.name for checker in EVERY if f"| {checker.name} | {checker.says} |" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("drawn", "silent"),
+    [
+        (FaultKind.SPOT_STORM, set()),
+        (FaultKind.PAUSE, {"MaxRunning", "ZonesEven", "OneRun"}),
+        (FaultKind.STALE_READ, {"ZonesEven"}),
+    ],
+)
+def test_a_checker_is_silent_only_in_seeds_with_a_fault_that_excuses_too_much(
+    drawn: FaultKind, silent: set[str]
+) -> None:
+    run = Run(HoldfastProgram(), Setup(1, rates={drawn: 0.1}, github=GitHubPlan()))
+    assert {checker.name for checker in EVERY} - {checker.name for checker in run.recorder.checkers} == silent
 
 
 @pytest.mark.parametrize("looked_after", [False, True])

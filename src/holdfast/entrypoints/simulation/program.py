@@ -15,6 +15,7 @@ from holdfast.control.pause import PauseSwitch
 from holdfast.entrypoints.webhook_receiver import take_webhook
 from holdfast.fleet.ec2_events import parse_ec2_event
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
+from holdfast.jobs.intake.senders import Senders
 from holdfast.jobs.intake.tracker import RecentDeliveries, Tracker
 from holdfast.jobs.intake.webhook import WebhookSecrets
 from holdfast.jobs.model.keys import JobKey, RunKey
@@ -56,10 +57,16 @@ class _WebhookMemory:
 
     acknowledged: RecentDeliveries = field(default_factory=RecentDeliveries)
     installations: set[InstallationId] = field(default_factory=set)
+    senders: Senders = field(default_factory=Senders)
 
     def tracker(self, ports: Ports, owner: str) -> Tracker:
         return Tracker(
-            ports.store, ports.clock, owner, acknowledged=self.acknowledged, _installations=self.installations
+            ports.store,
+            ports.clock,
+            owner,
+            senders=self.senders,
+            acknowledged=self.acknowledged,
+            _installations=self.installations,
         )
 
 

@@ -10,6 +10,7 @@ from holdfast.ports.kube import Node, Pod
 from holdfast.ports.machines import LaunchOrder, Machine
 from holdfast.ports.store import Item
 from holdfast.simulator.proof.facts import Facts
+from holdfast.simulator.proof.faults import FaultKind
 from holdfast.simulator.proof.processes import Process
 from holdfast.simulator.world.github_objects import SimJob, SimRun, Webhook
 
@@ -43,7 +44,7 @@ class Lasting:
 class Checker:
     """One invariant. A subclass overrides the events it needs; `facts` already includes the event."""
 
-    needs_calm = False  # True: judges only runs whose faults are scripted, since drawn ones excuse too much
+    off_with: ClassVar[frozenset[FaultKind]] = frozenset()  # it does not judge seeds that draw one of these
     name: ClassVar[str]
     says: ClassVar[str]
 

@@ -11,6 +11,7 @@ from holdfast.ports.store import Item
 from holdfast.simulator.checkers.base import Checker, Violation
 from holdfast.simulator.checkers.terminating import is_named_now
 from holdfast.simulator.proof.facts import Facts, bears_taint
+from holdfast.simulator.proof.faults import FaultKind
 from holdfast.simulator.proof.processes import Process
 from holdfast.simulator.world import tag_names
 from holdfast.simulator.world.tag_names import SlotName
@@ -120,16 +121,16 @@ class PreparedFirst(Checker):
 
 class OneRun(Checker):
     name = "OneRun"
+    off_with = frozenset({FaultKind.PAUSE, FaultKind.JUMP})
     says = "at most one machine runs for a slot, unless a process pauses for longer than a lease lasts"
 
     def __init__(self, facts: Facts, report: Callable[[Violation], None]) -> None:
         super().__init__(facts, report)
         self._of_slot: defaultdict[tuple[str, int], list[InstanceId]] = defaultdict(list)
-        self.is_on = True
 
     def launched(self, by: Process, order: LaunchOrder, machine: Machine, *, is_new: bool) -> None:
         slot = tag_names.slot_of(order.tags)
-        if not is_new or slot is None or not self.is_on:
+        if not is_new or slot is None:
             return
         alive = [other for other in self._of_slot[slot[:2]] if self.facts.machines[other].gone is None]
         self._of_slot[slot[:2]].append(machine.id)
@@ -195,11 +196,10 @@ class MaxKept(Checker):
 
 class MaxRunning(Checker):
     name = "MaxRunning"
-    needs_calm = True
+    off_with = frozenset({FaultKind.PAUSE})
     says = (
-        "in scenarios and scripts, when a machine is launched, no more run than the maximum, plus those that EC2 "
-        "takes or that are NotReady, plus those launched by a process that had lost its lease; a "
-        "clock that is wrong by minutes is excused"
+        "when a machine is launched, no more run than the maximum, plus those that EC2 takes or that are NotReady, "
+        "plus those launched by a process that had lost its lease; a clock that is wrong by minutes is excused"
     )
 
     def launched(self, by: Process, order: LaunchOrder, machine: Machine, *, is_new: bool) -> None:
@@ -217,11 +217,8 @@ class MaxRunning(Checker):
 
 class ZonesEven(Checker):
     name = "ZonesEven"
-    needs_calm = True
-    says = (
-        "in scenarios and scripts, a machine is planned in a zone that has the fewest, unless EC2 refused a launch in "
-        "the emptier ones"
-    )
+    off_with = frozenset({FaultKind.PAUSE, FaultKind.STALE_READ})
+    says = "a machine is planned in a zone that has the fewest, unless EC2 refused a launch in the emptier ones"
 
     def cluster_written(self, by: Process, old: Item, new: Item) -> None:
         if new.get("scaleUpActionId") and not old.get("scaleUpActionId"):

@@ -86,7 +86,8 @@ class RetryLive(JobChecker):
     name = "RetryLive"
     says = (
         "in the end, no attempt is left that failed by spot interruptions alone, unless it is the third, one "
-        "of its jobs deploys, or the daily limit was reached"
+        "of its jobs deploys, the daily limit was reached, or a job's machine was launched for another job and was "
+        "interrupted before the job's start was stored"
     )
 
     def healed(self) -> None:
@@ -95,6 +96,8 @@ class RetryLive(JobChecker):
             if attempt != run.attempt or run.status != "completed" or attempt >= ATTEMPTS_MOST or not failed:
                 continue
             if any(job.id not in self.jobs.interrupted or job.environment for job in failed):
+                continue
+            if any(job.id in self.jobs.unseen for job in failed):
                 continue
             retry = self.jobs.run_item(run, attempt).get("retry", {})
             if not (retry.get("state") == "refused" and self._is_limit_reached(run)):

@@ -184,6 +184,7 @@ class EffectRecorder:
             jobs.event_written(new)
             written = listeners.event_written
         elif table == JOBS.name:
+            jobs.job_written(new, self.facts.now())
             self._record_changes(by, table, before, new)
             written = listeners.job_written
         elif table == RUNS.name:

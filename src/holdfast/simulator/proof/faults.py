@@ -77,6 +77,8 @@ class FaultKind(StrEnum):
     LOG_LATE = "log-late"  # a failed delivery appears in GitHub's log late, under a lower id than others there
     RESCHEDULED = "rescheduled"  # a job's runner never attaches, and the fleet schedules another one
     DEPLOYMENT_EVENTS = "deployment-events"  # webhooks about a deployment, beside those about its job
+    HOOK_DAYS_LATE = "hook-days-late"  # all webhooks of a run that ended days ago
+    RUNNER_STOLEN = "runner-stolen"  # two jobs get the machines that were launched for each other
 
 
 AT_CALLS: Final = (
@@ -171,6 +173,8 @@ LATER_RATES: Final[Mapping[FaultKind, float]] = {
     FaultKind.LOG_LATE: 0.3,
     FaultKind.RESCHEDULED: 0.4,
     FaultKind.DEPLOYMENT_EVENTS: 0.8,
+    FaultKind.HOOK_DAYS_LATE: 0.3,
+    FaultKind.RUNNER_STOLEN: 0.8,
 }
 NO_FAULT: Final = "none"  # in place of fault names: no faults at all
 LISTS: Final = frozenset({("machines", "tagged"), ("kube", "nodes"), ("kube", "pods")})

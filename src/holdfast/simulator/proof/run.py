@@ -18,7 +18,6 @@ from holdfast.ports.machines import Machine, Market
 from holdfast.ports.store import Store
 from holdfast.ports.store.tables import STATE
 from holdfast.simulator.checkers import EVERY, Checker, Violation
-from holdfast.simulator.checkers.launching import OneRun
 from holdfast.simulator.proof.calls import Calls
 from holdfast.simulator.proof.effects import EffectRecorder, PlotEvents
 from holdfast.simulator.proof.facts import Facts
@@ -232,11 +231,8 @@ class Run:
             facts.node_changed(None, node)
         if self.github is not None and self.setup.github is not None:
             facts.jobs = JobFacts(self.github, self.store, self.setup.github)
-        judging = [checker for checker in checkers if not (checker.needs_calm and self.setup.rates)]
+        judging = [checker for checker in checkers if checker.off_with.isdisjoint(self.setup.rates)]
         self.recorder = EffectRecorder(facts, self.story, judging)
-        for checker in self.recorder.checkers:
-            if isinstance(checker, OneRun):
-                checker.is_on = not {FaultKind.PAUSE, FaultKind.JUMP} & set(self.setup.rates)
         world.k3s.on_node = self.recorder.node_changed
         lose = world.ec2.on_gone
 

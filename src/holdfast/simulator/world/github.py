@@ -40,7 +40,8 @@ from holdfast.simulator.world.github_objects import (
 from holdfast.simulator.world.timeline import Timeline
 
 FAILED: Final = frozenset({"failure", "timed_out", "startup_failure"})
-WEBHOOKS_MOST: Final = 1000  # of one run
+WEBHOOKS_MOST: Final = 1000  # of one run, if it is not large
+_WEBHOOKS_EACH_JOB: Final = 24  # of three attempts, by two hooks
 CALLS_PER_HOUR: Final = 5000
 _PAGE: Final = 100
 _LOG_SECONDS: Final = 3 * 86_400
@@ -64,6 +65,7 @@ class SimulatedGitHub(ABC):
         self.on_job: Callable[[SimJob], None] = ignored
         self._delivered: dict[int, Webhook] = {}
         self._numbers = first_number
+        self._ago_seconds = 0.0  # what happens now happened so long ago, and its webhooks are late
         self._calls: list[Instant] = []
 
     # Delivery
@@ -90,6 +92,20 @@ class SimulatedGitHub(ABC):
 
     # Runs and jobs
 
+    def past_run(self, installation: InstallationId, repository: str, plan: JobPlan, ago_seconds: float) -> SimRun:
+        """A run of one job that ended long ago; all its webhooks are sent only now."""
+        on_job, self.on_job = self.on_job, ignored
+        self._ago_seconds = ago_seconds
+        run = self.start_run(installation, repository, [plan])
+        [job] = run.jobs
+        self._ago_seconds -= 20
+        self.start(job, "runner")
+        self._ago_seconds -= 300
+        self.finish(job, "failure")
+        self.on_job, self._ago_seconds = on_job, 0.0
+        self.runs = {run.id: run, **self.runs}  # lists have the newest first
+        return run
+
     def start_run(
         self,
         installation: InstallationId,
@@ -99,20 +115,19 @@ class SimulatedGitHub(ABC):
         details: RunDetails | None = None,
     ) -> SimRun:
         """Start a run with its first jobs. The stages in `later` each begin once all jobs so far have succeeded."""
-        now, details = self._timeline.now(), details or RunDetails()
+        now, details = self._now(), details or RunDetails()
         run = SimRun(RunId(self._number()), installation, repository, now, self.runs_started, details)
         run.later = list(later)
+        run.ordinals += len(jobs) * _WEBHOOKS_EACH_JOB // WEBHOOKS_MOST
         self.runs[run.id] = run
-        self.runs_started += 1
+        self.runs_started += run.ordinals
         self._send_run(run, "requested")
         for plan in jobs:
             self.add_job(run, plan)
         return run
 
     def add_job(self, run: SimRun, plan: JobPlan) -> SimJob:
-        job = SimJob(
-            JobId(self._number()), run.id, run.attempt, plan.name, plan.environment, self._timeline.now(), plan.labels
-        )
+        job = SimJob(JobId(self._number()), run.id, run.attempt, plan.name, plan.environment, self._now(), plan.labels)
         self.jobs[job.id] = job
         run.jobs.append(job)
         if plan.environment is not None:
@@ -134,7 +149,7 @@ class SimulatedGitHub(ABC):
         self.finish(job, "failure")
 
     def start(self, job: SimJob, runner_name: str, runner_group_id: int | None = None) -> None:
-        job.status, job.started = "in_progress", self._timeline.now()
+        job.status, job.started = "in_progress", self._now()
         job.runner_id, job.runner_name, job.runner_group_id = self._number(), runner_name, runner_group_id
         self._send_job(job, "in_progress")
         run = self.runs[job.run_id]
@@ -143,7 +158,7 @@ class SimulatedGitHub(ABC):
             self._send_run(run, "in_progress")
 
     def finish(self, job: SimJob, conclusion: str) -> None:
-        job.status, job.conclusion, job.completed = "completed", conclusion, self._timeline.now()
+        job.status, job.conclusion, job.completed = "completed", conclusion, self._now()
         self._send_job(job, "completed")
         run = self.runs[job.run_id]
         jobs = self.jobs_of(run)
@@ -239,20 +254,20 @@ class SimulatedGitHub(ABC):
     # Webhooks
 
     def _send_job(self, job: SimJob, action: str) -> None:
-        job.changed = self._timeline.now()
+        job.changed = self._now()
         run = self.runs[job.run_id]
         payload: dict[str, Any] = {"workflow_job": job_json(run, job)}
         if job.deployment_id is not None:
-            payload["deployment"] = deployment_json(job, self._timeline.now())
+            payload["deployment"] = deployment_json(job, self._now())
         self._send("workflow_job", action, run, payload, job)
 
     def _send_run(self, run: SimRun, action: str) -> None:
-        run.updated = self._timeline.now()
+        run.updated = self._now()
         self._send("workflow_run", action, run, {"workflow_run": run_json(run)})
 
     def announce_deployment(self, job: SimJob, state: str | None = None) -> None:
         """Send the webhook of a job's deployment: that it was created, or its status."""
-        run, now = self.runs[job.run_id], self._timeline.now()
+        run, now = self.runs[job.run_id], self._now()
         payload: dict[str, Any] = {"deployment": deployment_json(job, now), "workflow_run": run_json(run)}
         if state is None:
             self._send("deployment", "created", run, payload, job)
@@ -284,9 +299,13 @@ class SimulatedGitHub(ABC):
 
     def _guid(self) -> str:
         """A version 1 UUID: it contains the time, and a number tells two of one millisecond apart."""
-        ticks = (self._timeline.now().epoch_ms + 12_219_292_800_000) * 10_000 + self._number() % 10_000
+        ticks = (self._now().epoch_ms + 12_219_292_800_000) * 10_000 + self._number() % 10_000
         low, middle, high = ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48 & 0x0FFF | 0x1000
         return str(uuid.UUID(fields=(low, middle, high, 0x80, 0, self._numbers)))
+
+    def _now(self) -> Instant:
+        """The time of what happens."""
+        return self._timeline.now().plus(-self._ago_seconds) if self._ago_seconds else self._timeline.now()
 
     def _is_in_log(self, record: DeliveryRecord) -> bool:
         return self._timeline.now().seconds_since(record.delivered_at) <= _LOG_SECONDS

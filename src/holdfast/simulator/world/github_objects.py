@@ -10,6 +10,7 @@ from holdfast.kernel.instants import Instant
 from holdfast.ports.github import JobSeen, RunSeen
 
 APP_ID = 99
+SERVER = "https://github.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ class RunDetails:
 
 @dataclass(slots=True)
 class SimRun:
-    """The current state of a run. `ordinal` counts runs from 0; `later` has the stages whose jobs do not exist yet."""
+    """The current state of a run. `later` has the stages whose jobs do not exist yet.
+
+    `ordinal` counts runs from 0. A large run takes `ordinals` numbers: each has a range of numbers for its webhooks.
+    """
 
     id: RunId
     installation: InstallationId
@@ -73,6 +77,7 @@ class SimRun:
     webhooks: int = 0  # so far
     jobs: list[SimJob] = field(default_factory=list)  # of all attempts
     later: list[Sequence[JobPlan]] = field(default_factory=list)
+    ordinals: int = 1
 
     def jobs_of(self, attempt: int) -> list[SimJob]:
         return [job for job in self.jobs if job.run_attempt == attempt]
@@ -181,5 +186,10 @@ def deployment_json(job: SimJob, now: Instant) -> dict[str, Any]:
 
 
 def repository_json(run: SimRun) -> dict[str, Any]:
-    found = {"full_name": run.repository, "private": run.details.is_private, "default_branch": "main"}
+    found = {
+        "full_name": run.repository,
+        "html_url": f"{SERVER}/{run.repository}",
+        "private": run.details.is_private,
+        "default_branch": "main",
+    }
     return found | ({"custom_properties": {"team": run.details.team}} if run.details.team else {})

@@ -15,6 +15,7 @@ from holdfast.simulator.world.github_objects import SimJob, SimRun
 RunAttempt = tuple[RunId, int]
 CLOCK_OFF_SECONDS: Final = 3600
 DAY_SECONDS: Final = 86_400
+INDEX_OLD_SECONDS: Final = 30
 
 
 def days_between(first: Instant, last: Instant) -> set[str]:
@@ -32,9 +33,23 @@ class JobFacts:
     store: Store
     plan: GitHubPlan
     interrupted: set[JobId] = field(default_factory=set)  # their spot runners were interrupted
+    unseen: set[JobId] = field(default_factory=set)  # interrupted on another job's machine before the tracker knew
+    started: dict[str, Instant] = field(default_factory=dict)  # when the tracker stored that a job has a runner
     recorded: set[tuple[str, str]] = field(default_factory=set)  # job and delivery, in the job's history
     claimed: dict[RunAttempt, Instant] = field(default_factory=dict)
     rerun: dict[RunAttempt, Instant] = field(default_factory=dict)  # by the tracker, successfully
+
+    def job_written(self, item: Item, at: Instant) -> None:
+        if "runner_name" in item:
+            self.started.setdefault(item["PK"], at)
+
+    def interruption_reported(self, job: SimJob, at: Instant) -> None:
+        """Of a machine that runs another job than the one it was launched for. Indexes are up to 20 s old."""
+        known = self.started.get(self.key_of(job))
+        if known is None or at.seconds_since(known) < INDEX_OLD_SECONDS:
+            self.unseen.add(job.id)
+        else:
+            self.unseen.discard(job.id)
 
     def event_written(self, entry: Item) -> None:
         self.recorded.add((entry["PK"], _event_of(entry.get("delivery", ""))))

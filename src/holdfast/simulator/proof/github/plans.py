@@ -16,6 +16,8 @@ _REVIEWS: Final = ("approved",) * 4 + ("rejected", None)
 _RERUN_SECONDS: Final = (None, None, None, 400.0, 1500.0)
 _SWEEP_SECONDS: Final = (600, 900)
 _SPAN_SECONDS: Final = 4 * 3600
+_LARGE_EACH: Final = 250  # one seed in so many has a large run, which costs more than the rest of its seed
+_LARGE_JOBS: Final = 256  # GitHub's limit for a matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,25 @@ def drawn_plan(seed: int, safety_seconds: int, *, has_faults: bool) -> GitHubPla
         for span in range(spans)
         for _ in range(per_span)
     ]
+    runs += _large_runs(seed, safety_seconds)
     return GitHubPlan(
         tuple(sorted(runs, key=lambda run: run.at_seconds)),
         sweep_seconds=chance.choice(_SWEEP_SECONDS),
         calls_per_hour=chance.choice((5000, 5000, 30)) if has_faults else 5000,
     )
+
+
+def _large_runs(seed: int, safety_seconds: int) -> list[RunScript]:
+    """One run with a large matrix, in few seeds. By the number, so that the draws of all others stay as they are."""
+    if seed % _LARGE_EACH != _LARGE_EACH // 4:
+        return []
+    chance = random.Random(f"large run {seed}")  # noqa: S311 -- as above
+    ends = chance.choice((("success",), ("success", "failure"), (INTERRUPTED,)))
+    jobs = tuple(
+        JobScript(f"test {number}", (ends[number % len(ends)], "success"), run_seconds=chance.uniform(130, 600))
+        for number in range(_LARGE_JOBS)
+    )
+    return [RunScript(chance.uniform(60, max(120, safety_seconds - 3600)), (jobs,))]
 
 
 def _run(chance: random.Random, at_seconds: float) -> RunScript:

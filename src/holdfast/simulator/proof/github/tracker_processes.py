@@ -65,6 +65,7 @@ class TrackerProcesses:
         seconds: int,
     ) -> None:
         self._program = program
+        self._facts = facts
         self._plan = facts.plan
         self._github = github
         self._faults = faults
@@ -107,6 +108,8 @@ class TrackerProcesses:
 
     def _report(self, report: RunnerReport, tries: int, process: Process, ports: Ports) -> None:
         market = None
+        if report.kind == "runner_interrupted" and self._workload.running_on(report.job) is not report.job:
+            self._facts.interruption_reported(self._workload.running_on(report.job), self._timeline.now())
         try:
             memory = self._memory()
             market = self._program.report_runner(ports, memory, process.name, report)

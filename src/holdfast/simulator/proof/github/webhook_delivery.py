@@ -1,11 +1,14 @@
 """GitHub in a run of the simulator: each delivery attempt is a process, and meets the faults of the seed."""
 
+import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from holdfast.kernel.ids import InstallationId
+from holdfast.kernel.instants import Instant
 from holdfast.ports.github import DeliveryRecord
 from holdfast.simulator.proof.faults import FaultKind, Faults
 from holdfast.simulator.proof.github.plans import GitHubPlan
@@ -22,6 +25,7 @@ _LATE_SECONDS: Final = 400
 _TWICE_SECONDS: Final = 90
 _HOURS_LATE_SECONDS: Final = 4500  # before the end of the run: what never arrives is another fault
 _LOG_LATE_SECONDS: Final = 600
+_OWNER_KNOWN_SECONDS: Final = 60
 _ORGANISATION: Final = 77  # the second target of hooks
 
 
@@ -51,6 +55,7 @@ class FaultyGitHub(SimulatedGitHub):
         self.on_attempt: Callable[[DeliveryAttempt], None] = lambda _: None
         self.record: Callable[[str], None] = lambda _: None
         self.delivered = 0
+        self._known_owners: dict[InstallationId, Instant] = {}  # whose first webhook was acknowledged, and when
 
     def heal(self) -> None:
         self.calls_per_hour = CALLS_PER_HOUR
@@ -61,8 +66,13 @@ class FaultyGitHub(SimulatedGitHub):
             self.record(f"{name} is never sent: {webhook.event} {webhook.action}")
             return
         self._send_one(webhook)
-        if self._faults.draw(FaultKind.HOOK_TARGETS, name, number) is not None:
-            self._send_one(_of_organisation(webhook))
+        # The organisation's hook came later than the App: which installation the owner has is known by then.
+        known = self._known_owners.get(webhook.run.installation)
+        if known is None or self._timeline.now().seconds_since(known) < _OWNER_KNOWN_SECONDS:
+            return
+        another = self._faults.draw(FaultKind.HOOK_TARGETS, name, number)
+        if another is not None:
+            self._send_one(_of_another_hook(webhook, names_installation=another < 0.5))
 
     def _send_one(self, webhook: Webhook) -> None:
         name, number = f"hook-{webhook.number}", HOOKS + webhook.number * _ATTEMPTS_MOST
@@ -82,6 +92,8 @@ class FaultyGitHub(SimulatedGitHub):
     def answered(self, attempt: DeliveryAttempt, status: int) -> None:
         if not attempt.is_answered:
             attempt.is_answered = True
+            if 200 <= status < 300:
+                self._known_owners.setdefault(attempt.webhook.run.installation, self._timeline.now())
             self.log_delivery(attempt.webhook, status, is_redelivery=attempt.is_redelivery)
 
     def add_to_log(self, record: DeliveryRecord, webhook: Webhook) -> None:
@@ -115,8 +127,15 @@ class FaultyGitHub(SimulatedGitHub):
         self.on_attempt(attempt)
 
 
-def _of_organisation(webhook: Webhook) -> Webhook:
-    """The same event from the organisation's hook: in the same millisecond, under an id of its own."""
+def _of_another_hook(webhook: Webhook, *, names_installation: bool) -> Webhook:
+    """The same event from another hook: in the same millisecond, under an id of its own.
+
+    A hook of the organisation does not know the App's installation.
+    """
     time_low, time_mid, time_high, clock_high, clock_low, node = uuid.UUID(webhook.guid).fields
     guid = str(uuid.UUID(fields=(time_low, time_mid, time_high, clock_high, clock_low, node ^ 1 << 40)))
-    return replace(webhook, number=webhook.number + WEBHOOKS_MOST // 2, guid=guid, target=_ORGANISATION)
+    number = webhook.number + webhook.run.ordinals * WEBHOOKS_MOST // 2
+    payload = json.loads(webhook.body)
+    if not names_installation:
+        del payload["installation"]
+    return replace(webhook, number=number, guid=guid, body=json.dumps(payload).encode(), target=_ORGANISATION)
