@@ -14,6 +14,7 @@ import click
 from holdfast.cli.main import cli
 from holdfast.console.schema.documents import SCHEMAS, document
 from holdfast.kernel.settings import SETTINGS, Setting
+from tools.kill_rates_page import with_rates
 from tools.shown_output import outputs_of, requests_in, with_output
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -104,7 +105,9 @@ def _command_section(path: str, command: click.Command) -> str:
 
 def pages() -> dict[Path, str]:
     schemas = {DOCS / "schema" / f"{name}.json": f"{json.dumps(document(name), indent=2)}\n" for name in SCHEMAS}
-    return {DOCS / "settings.md": settings_page(), DOCS / "cli.md": cli_page(), **schemas, **pages_with_output()}
+    mutants = DOCS / "mutants.md"  # only its kill rates: which checker finds a planted mistake must be tried
+    generated = {DOCS / "settings.md": settings_page(), DOCS / "cli.md": cli_page(), **schemas, **pages_with_output()}
+    return {**generated, mutants: with_rates(mutants.read_text(encoding="utf-8"))}
 
 
 def pages_with_output() -> dict[Path, str]:

@@ -2,8 +2,9 @@
 
 The mistakes of tools/planted/blind.py were written by reading the code without its tests. Each is tried three times:
 against the unit tests that run its lines, against the scenarios (also killed at each call), and against seeds. Each of
-the three ends at its first failure. Results are kept in build/kill-rates.json, so an interrupted measurement resumes;
-delete that file to start over. Writes docs/kill-rates.md once every mistake has been tried.
+the three ends at its first failure. Results are kept in tools/planted/kill_rates.json, each with its commit, so an
+interrupted measurement resumes, and docs/mutants.md can be written from them without measuring. Name mistakes to try
+them again, or delete the file to start over.
 
 The map from lines to tests is measured once by running the tests under coverage, and kept in build/ as well.
 """
@@ -15,39 +16,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Final
 
-from tools.mutants import ROOT, Planted, file_of, with_mistake
+from tools.kill_rates_page import RESULTS, SEEDS, WAYS, Result, measured, with_rates
+from tools.mutants import PAGE, ROOT, Planted, file_of, with_mistake
 from tools.planted.blind import BLIND
 from tools.planted.mutant import Mutant
 
-PAGE: Final = ROOT / "docs" / "kill-rates.md"
 BUILD: Final = ROOT / "build"
 MAP: Final = BUILD / "coverage-by-test"
-RESULTS: Final = BUILD / "kill-rates.json"
-SEEDS: Final = 60
-WAYS: Final = ("unit tests", "scenarios", "seeds")
 _TESTS: Final = ("-m", "not slow and not prove", "-p", "no:randomly", "-p", "no:cacheprovider", "-q")
-_START: Final = """\
-<!-- Written by `python -m tools.kill_rates`. Change tools/planted/blind.py, not this page. -->
-
-# Kill rates
-
-Each line is a mistake that was written by reading the production code without its tests, and what notices it: the unit
-tests that run the changed lines, the simulator's scenarios (also with the process killed at each call), and the seeds 1
-to {seeds} with their faults. The three are measured apart. A mistake outside the simulated code, in an adapter for
-example, can only be noticed by tests. [mutants.md](mutants.md) has the mistakes that are planted in every test run.
-
-{rates}
-
-| mistake | in | unit tests | scenarios | seeds |
-| --- | --- | --- | --- | --- |
-"""
 
 
 def covering_tests(mutant: Mutant) -> list[str]:
@@ -138,32 +121,14 @@ def in_a_child(mutant: Mutant, way: str) -> str | None:
     return found
 
 
-def tried(mutant: Mutant) -> dict[str, str | None]:
-    return {way: failing_test(mutant) if way == "unit tests" else in_a_child(mutant, way) for way in WAYS}
+def tried(mutant: Mutant) -> Result:
+    found = {way: failing_test(mutant) if way == "unit tests" else in_a_child(mutant, way) for way in WAYS}
+    return found | {"commit": _commit()}
 
 
-def page(results: dict[str, dict[str, str | None]]) -> str:
-    rows = [
-        f"| {mutant.name} | `{mutant.module.removeprefix('holdfast.')}` | "
-        + " | ".join(results[mutant.name][way] or "no" for way in WAYS)
-        + " |"
-        for mutant in BLIND
-    ]
-    return _START.format(seeds=SEEDS, rates=rates(results)) + "\n".join(rows) + "\n"
-
-
-def rates(results: dict[str, dict[str, str | None]]) -> str:
-    core = [m for m in BLIND if not m.module.startswith("holdfast.adapters")]
-    lines = ["| noticed by | of all | of those outside the adapters |", "| --- | --- | --- |"]
-    groups = [*((way, (way,)) for way in WAYS), ("scenarios or seeds", WAYS[1:]), ("any of them", WAYS)]
-    for name, ways in groups:
-        lines.append(f"| {name} | {_share(BLIND, results, ways)} | {_share(core, results, ways)} |")
-    return "\n".join(lines)
-
-
-def _share(mutants: Sequence[Mutant], results: dict[str, dict[str, str | None]], ways: Sequence[str]) -> str:
-    noticed = sum(1 for mutant in mutants if any(results[mutant.name][way] for way in ways))
-    return f"{noticed} of {len(mutants)} ({100 * noticed / len(mutants):.0f} %)"
+def _commit() -> str:
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main(arguments: list[str]) -> int:
@@ -176,21 +141,19 @@ def main(arguments: list[str]) -> int:
         with_mistake(mutant, file_of(mutant).read_text(encoding="utf-8"))
     if not MAP.exists():
         measure_map()
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    results = measured()
     writing = Lock()
 
     def measure(mutant: Mutant) -> None:
         found = tried(mutant)
         with writing:
             results[mutant.name] = found
-            RESULTS.write_text(json.dumps(results, indent=1), encoding="utf-8")
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
             print(f"{len(results)}/{len(BLIND)} {mutant.name}: {found}", flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(measure, [m for m in BLIND if m.name in names or (not names and m.name not in results)]))
-    if all(mutant.name in results for mutant in BLIND):
-        PAGE.write_text(page(results), encoding="utf-8")
-        print(rates(results))
+    PAGE.write_text(with_rates(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 

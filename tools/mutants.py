@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tools.kill_rates_page import with_rates
 from tools.planted import MUTANTS, Mutant
 
 if TYPE_CHECKING:  # nothing of Holdfast's is imported before the mistake is planted
@@ -148,7 +149,7 @@ def row_start(mutant: Mutant) -> str:
 def page(found: Sequence[tuple[Mutant, dict[str, Any]]]) -> str:
     rows = [row_of(mutant, verdict) for mutant, verdict in found]
     caught = sum(1 for _, verdict in found if verdict["by"])
-    return f"{_START}{chr(10).join(rows)}\n\n{caught} of {len(found)} were found.\n"
+    return with_rates(f"{_START}{chr(10).join(rows)}\n\n{caught} of {len(found)} were found.\n")
 
 
 def main(arguments: list[str]) -> int:

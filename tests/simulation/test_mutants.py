@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.simulator.checkers import EVERY
+from tools.kill_rates_page import HEADING, WAYS, Result, rates_section, simulated_modules, with_rates
 from tools.mutants import PAGE, file_of, in_a_child, row_of, row_start, with_mistake
 from tools.planted import MUTANTS, Mutant
 from tools.planted.blind import BLIND
@@ -28,7 +29,8 @@ def test_both_halves_have_enough_mistakes_and_names_are_unique() -> None:
 
 
 def test_the_page_has_a_line_for_each_mistake_and_names_the_checker_that_found_it() -> None:
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")][2:]
+    planted = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
+    lines = [line for line in planted.splitlines() if line.startswith("| ")][2:]
     assert len(lines) == len(MUTANTS)
     checkers = {checker.name for checker in EVERY}
     for line, mutant in zip(lines, MUTANTS, strict=True):
@@ -44,3 +46,29 @@ def test_the_page_has_a_line_for_each_mistake_and_names_the_checker_that_found_i
 @pytest.mark.timeout(1800)
 def test_a_planted_mistake_is_found_as_the_page_says(mutant: Mutant) -> None:
     assert row_of(mutant, in_a_child(mutant)) in PAGE.read_text().splitlines()
+
+
+# Kill rates
+
+
+def test_the_rates_are_counted_from_the_results_and_each_mistake_has_its_line() -> None:
+    simulated = simulated_modules()
+    inside = next(mutant for mutant in BLIND if mutant.module in simulated)
+    outside = next(mutant for mutant in BLIND if mutant.module not in simulated)
+    nothing: Result = dict.fromkeys(WAYS)
+    results = {
+        inside.name: nothing | {"seeds": "MaxKept (seed 3)", "commit": "abc"},
+        outside.name: nothing | {"unit tests": "test_a[x|y]", "commit": "abc"},
+    }
+    section = rates_section(results)
+    assert "| seeds | 1 of 2 (50 %) | 1 of 1 (100 %) |" in section
+    assert "| unit tests | 1 of 2 (50 %) | 0 of 1 (0 %) |" in section
+    assert "| any of them | 2 of 2 (100 %) | 1 of 1 (100 %) |" in section
+    assert "Measured at commit abc." in section
+    assert "| test_a[x\\|y] | no | no |" in section
+    assert rates_section({}) == ""
+
+
+def test_the_page_has_the_rates_of_the_results_that_are_kept() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_rates(page) == page, "run python -m tools.docs"
