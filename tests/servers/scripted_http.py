@@ -105,7 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(reply)
 
     def answer(self, reply: Reply) -> None:
-        self.send_response(reply.status)
+        # The first one adds a date; a reply may have its own.
+        (self.send_response_only if "Date" in reply.headers else self.send_response)(reply.status)
         headers = {"Content-Length": str(len(reply.body) + reply.missing_bytes), **reply.headers}
         if self.close_connection:  # as the client requested
             headers["Connection"] = "close"

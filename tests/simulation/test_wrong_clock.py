@@ -74,6 +74,18 @@ def test_without_ec2s_time_nothing_is_known_about_the_clock() -> None:
     assert stage.world.ec2.launches
 
 
+@pytest.mark.parametrize("server", ["DynamoDB", "GitHub"])
+def test_without_ec2s_time_another_servers_decides(server: str) -> None:
+    stage = Stage(workers=0)
+    stage.world.ec2.is_dated = False
+    stage.clock.sleep(60)
+    cluster = off(stage, 1800)
+    cluster = replace(cluster, reads=replace(cluster.reads, other_times=lambda: {server: stage.clock.now()}))
+    with pytest.raises(WrongClock, match=f"1800 s ahead of {server}'s"):
+        tick(cluster, "wrong")
+    assert not stage.world.ec2.launches
+
+
 @pytest.mark.parametrize("seconds", [-1800, 1800])
 def test_a_wrong_clock_stores_a_fresh_interruption_for_others(seconds: float) -> None:
     """By a clock that is ahead, the event would be too old, and dropped."""

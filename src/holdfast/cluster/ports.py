@@ -1,6 +1,6 @@
 """The ports of one cluster: those that a tick reads from, and those that it acts through."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from holdfast.cluster.policy import Choices
 from holdfast.control.deadline import Deadline, TimedKube, TimedMachines
 from holdfast.kernel.ids import ClusterId
+from holdfast.kernel.instants import Instant
 from holdfast.ports.clock import Clock
 from holdfast.ports.kube import Kube
 from holdfast.ports.machines import Machines
@@ -15,8 +16,15 @@ from holdfast.ports.signals import Signals
 from holdfast.ports.store import Store
 
 
+def _no_times() -> Mapping[str, Instant | None]:
+    return {}
+
+
 class ReadPorts(Struct, frozen=True):
-    """The ports to read from, and the tags that identify our machines."""
+    """The ports to read from, and the tags that identify our machines.
+
+    `other_times`: the time of other servers than EC2, as far as it is known.
+    """
 
     store: Store
     machines: Machines
@@ -25,6 +33,7 @@ class ReadPorts(Struct, frozen=True):
     cluster: ClusterId
     tags: Mapping[str, str]
     subnets: Sequence[str]
+    other_times: Callable[[], Mapping[str, Instant | None]] = _no_times
 
 
 class WritePorts(Struct, frozen=True):

@@ -30,7 +30,7 @@ from holdfast.cluster.tick_summary import cluster_log, summary_of
 from holdfast.cluster.wake_up import Change, next_change
 from holdfast.control import tick_loop
 from holdfast.control.action_ids import new_action_id
-from holdfast.control.clock_check import check_clock
+from holdfast.control.clock_check import check_clocks
 from holdfast.control.deadline import Deadline, OutOfTime
 from holdfast.control.decision_log import TickRecord
 from holdfast.control.failures import Failure, as_our_error, failed_step, failure_of, remember
@@ -91,8 +91,9 @@ def tick(cluster: Cluster, owner: str, deadline: Deadline | None = None) -> Tick
 def _run(cluster: Cluster, owner: str, deadline: Deadline | None) -> "_Run":
     """The recipe: look → decide → clock → urgent steps → (quiet: stop) → lease → decide, act, in rounds → release."""
     run = _Run.after_look(cluster)
-    # Before anything is done, and after the look, whose responses had EC2's time.
-    check_clock(cluster.writes.clock.now(), cluster.reads.machines.server_time(), "EC2")
+    # Before anything is done, and after the look, whose responses had EC2's and DynamoDB's time.
+    ec2_time = cluster.reads.machines.server_time()
+    check_clocks(cluster.writes.clock.now(), {"EC2": ec2_time, **cluster.reads.other_times()})
     run.act_urgently()
     if run.is_quiet():
         return run.ended()

@@ -5,6 +5,7 @@ see as taken for longer. So it begins nothing: other processes, and this one aft
 it was.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from holdfast.kernel.errors import NeedsOperator
@@ -31,6 +32,14 @@ def check_clock(ours: Instant, theirs: Instant | None, server: str) -> None:
             f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} {server}'s; "
             "nothing is begun until it is set: synchronise it with chrony or systemd-timesyncd"
         )
+
+
+def check_clocks(ours: Instant, theirs: Mapping[str, Instant | None]) -> None:
+    """The same with the time of each server by its name; the first one that is known decides."""
+    for server, time in theirs.items():
+        if time is not None:
+            check_clock(ours, time, server)
+            return
 
 
 def check_expiry(store: Store, ours: Instant, theirs: Instant | None, server: str) -> None:

@@ -10,7 +10,7 @@ from holdfast.control.pause import PauseAnswer, PauseSwitch
 from holdfast.entrypoints.daemon_file import running_daemon
 from holdfast.entrypoints.tick_reports import TickReports
 from holdfast.entrypoints.wiring.stores import open_store
-from holdfast.entrypoints.wiring.world import TICK_SECONDS, notifiers, open_world, world_clock
+from holdfast.entrypoints.wiring.world import TICK_SECONDS, OpenWorld, notifiers, open_world, world_clock
 from holdfast.kernel.ids import ClusterId, nonce
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
@@ -31,7 +31,7 @@ def dry_run_tick(settings: Settings) -> PlannedTick:
 
 
 def run_tick(settings: Settings) -> CompletedTick:
-    with open_world(settings) as world, closing(open_store(settings, world.clock)) as store:
+    with open_world(settings) as world, closing(_store_in(settings, world)) as store:
         if world.simulated:
             world.simulated.pass_time(TICK_SECONDS)
         cluster = world.cluster(settings, store)
@@ -45,6 +45,10 @@ def run_tick(settings: Settings) -> CompletedTick:
             steps=[step_taken(step.shown()) for step in result.done],
             stopped=result.stopped,
         )
+
+
+def _store_in(settings: Settings, world: OpenWorld) -> Store:
+    return open_store(settings, world.clock, date=world.times.dynamodb)
 
 
 def pause_cluster(settings: Settings, by: str, reason: str) -> PauseAnswer:

@@ -4,6 +4,7 @@ Without access to GitHub there are no sweeps, only webhooks.
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from holdfast.ports.store import Item, Store
 
 if TYPE_CHECKING:
     from holdfast.adapters.github.identity import Secret
+    from holdfast.adapters.server_date import ServerDate
 
 NO_GITHUB_ACCESS: Final = (
     "no access to GitHub: set GITHUB_APP_ID and its key, or a token; without it, lost webhooks are not recovered "
@@ -36,7 +38,9 @@ def is_configured(settings: Settings) -> bool:
     return s.holdfast_world != "sim" and any((s.github_app_id, s.github_token_file, s.github_token_parameter))
 
 
-def open_github(settings: Settings, clock: Clock, watch: SweepObserver | None = None) -> GitHub:
+def open_github(
+    settings: Settings, clock: Clock, watch: SweepObserver | None = None, date: "ServerDate | None" = None
+) -> GitHub:
     """Imports are local, so that processes without GitHub access do not load the adapters."""
     from holdfast.adapters.github.api import GitHubApi
     from holdfast.adapters.github.calls import GitHubCalls
@@ -45,7 +49,7 @@ def open_github(settings: Settings, clock: Clock, watch: SweepObserver | None = 
 
     s = settings
     place = HttpEndpoint(s.github_api_url, clock, setting="GITHUB_API_URL", ca_file=s.github_ca_file, https_only=True)
-    calls = GitHubCalls(place, clock, (watch or NoSweepObserver()).called)
+    calls = GitHubCalls(place, clock, (watch or NoSweepObserver()).called, date)
     identity: Identity
     if s.github_app_id is not None:
         key = github_secret(clock, "GITHUB_APP_KEY_FILE", s.github_app_key_file, s.github_app_key_parameter)
@@ -78,25 +82,31 @@ def retry_policy(settings: Settings) -> RetryPolicy:
 
 
 def github_sweeps(
-    settings: Settings, store: Store, clock: Clock, received_by: str, watch: SweepObserver | None = None
+    settings: Settings,
+    store: Store,
+    clock: Clock,
+    received_by: str,
+    watch: SweepObserver | None = None,
+    date: "ServerDate | None" = None,
 ) -> GitHubSweeps | None:
-    """None without access to GitHub, with a warning in the log."""
+    """None without access to GitHub, with a warning in the log. `date` gets GitHub's time."""
     if not is_configured(settings):
         if settings.holdfast_world != "sim":
             _log.warning(NO_GITHUB_ACCESS)
         return None
     s, watch = settings, watch or NoSweepObserver()
-    github, policy = open_github(s, clock, watch), retry_policy(s)
+    github, policy = open_github(s, clock, watch, date), retry_policy(s)
     return GitHubSweeps(store, github, clock, policy, s.github_app_id, received_by, s.github_sweep_sec, watch)
 
 
-def github_loop(found: GitHubSweeps, calls: int) -> Loop:
-    return Loop("github", lambda: run_sweep(found, calls))
+def github_loop(found: GitHubSweeps, calls: int, check_clock: Callable[[], None]) -> Loop:
+    return Loop("github", lambda: run_sweep(found, calls, check_clock))
 
 
-def run_sweep(found: GitHubSweeps, calls: int) -> float:
-    """Run one sweep and log its result; returns the seconds until the next."""
+def run_sweep(found: GitHubSweeps, calls: int, check_clock: Callable[[], None]) -> float:
+    """Run one sweep and log its result; returns the seconds until the next. With a wrong clock, none begins."""
     try:
+        check_clock()
         swept = found.sweep(calls, found.every_seconds)
     except HoldfastError as error:
         _log.warning("GitHub: %s", error)

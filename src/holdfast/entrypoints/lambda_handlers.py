@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
 
+from holdfast.adapters.server_date import ServerTimes
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.cluster.plan import TickResult
 from holdfast.cluster.spot.events import WORTH_A_LOOK, take_event
 from holdfast.cluster.tick import Cluster, run_ticks
+from holdfast.control.clock_check import check_clocks
 from holdfast.control.tick_loop import Ran, TickObservers
 from holdfast.entrypoints.github_loops import NO_GITHUB_ACCESS, github_sweeps
 from holdfast.entrypoints.process_setup import start_logging, warn_of_mistyped
@@ -101,20 +103,22 @@ def github_webhook(event: Mapping[str, Any], _context: Context) -> dict[str, Any
 
 def github_sweep(_event: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """On a schedule: recover lost webhooks, and retry runs that spot interrupted."""
-    found, calls = _github_process()
+    found, calls, times = _github_process()
     if found is None:
         return {"stopped": NO_GITHUB_ACCESS}
+    check_clocks(found.clock.now(), times.known())
     return found.sweep(calls, context.get_remaining_time_in_millis() / 1000 - CALL_SECONDS - SPARE_SECONDS).shown()
 
 
 @cache
-def _github_process() -> tuple[GitHubSweeps | None, int]:
+def _github_process() -> tuple[GitHubSweeps | None, int, ServerTimes]:
     settings = load_settings(os.environ)
     start_logging(settings)
     warn_of_mistyped(os.environ)
-    clock = SystemClock()
-    found = github_sweeps(settings, open_store(settings, clock), clock, f"lambda-{nonce()}")
-    return found, settings.github_sweep_calls
+    clock, times = SystemClock(), ServerTimes()
+    store = open_store(settings, clock, date=times.dynamodb)
+    found = github_sweeps(settings, store, clock, f"lambda-{nonce()}", date=times.github)
+    return found, settings.github_sweep_calls, times
 
 
 @cache
@@ -137,7 +141,7 @@ def _process() -> _Process:
     warn_of_mistyped(os.environ)
     opened = ExitStack()  # closed only by the end of the process
     world = opened.enter_context(open_world(settings))
-    cluster = world.cluster(settings, open_store(settings, world.clock))
+    cluster = world.cluster(settings, open_store(settings, world.clock, date=world.times.dynamodb))
     return _Process(cluster, TickReports(cluster, notifiers(settings, world.clock)))
 
 

@@ -136,7 +136,7 @@ def _open(settings: Settings, viewing: Viewing, stack: ExitStack, changed: Calla
     metrics = Metrics(version)
     world = stack.enter_context(open_world(settings, changed=changed, writable=changed is not None))
     # Creates a SQLite file and its tables. DynamoDB tables cost money, so an operator creates them.
-    metered = open_store(settings, world.clock)
+    metered = open_store(settings, world.clock, date=world.times.dynamodb)
     if settings.holdfast_store.path is None:
         # Units cost nothing on SQLite, and counting them takes as long as writing.
         metered = metered.metered(metrics.record_consumed)
@@ -168,6 +168,7 @@ def _served(
         store=p.settings.holdfast_store,
         probe=lambda: probe_store(p.store),
         ticks=seen.health.problem if has_ticks else None,
+        check_clock=p.world.check_clock,
         tables=lambda: _table_statuses(p.tables),
         metrics=seen.metrics,
         cluster=_cluster_api(p.settings, p.world, p.store, Ec2EventHandler(p.cluster, wake), token),
@@ -195,7 +196,7 @@ def _open_tracking(
 ) -> Iterator[_Tracking]:
     own_name = f"{socket.gethostname()[:40]}-{os.getpid()}"
     tracker = Tracker(store, world.clock, own_name, oldest_webhook_seconds(settings), accepted_senders(settings))
-    sweeps = github_sweeps(settings, store, world.clock, own_name, metrics.github)
+    sweeps = github_sweeps(settings, store, world.clock, own_name, metrics.github, world.times.github)
     migration = open_migration(settings, store, world.clock, metrics.migration.record)
     receiver = migration.receiver(tracker) if migration else tracker
     readable = migration.reads(store) if migration else store
@@ -242,7 +243,7 @@ def _start_tracker_loops(process: _Process, known: WebhookSecrets, daemon: Daemo
     if demo_webhooks := webhook_loop(world, daemon.url, known, daemon.token):
         running.start(demo_webhooks)
     if tracking.sweeps:
-        running.start(github_loop(tracking.sweeps, process.settings.github_sweep_calls))
+        running.start(github_loop(tracking.sweeps, process.settings.github_sweep_calls, world.check_clock))
     updater = JobMetricsUpdater(process.store, tracking.views, world.clock, process.observers.metrics.jobs)
     running.start(Loop("job metrics", lambda: world.real_seconds(updater.run())))
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import pytest
 
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.entrypoints.doctor import github
+from holdfast.entrypoints.doctor.aws import ServerTime
 from holdfast.entrypoints.doctor.findings import Check, Finding, run_checks
 from holdfast.jobs.intake.tracker import EVENTS
 from holdfast.kernel.settings import Settings, load_settings
@@ -19,6 +21,7 @@ from tests.servers.scripted_http import Asked, Reply, ScriptedServer, serving
 from tests.support.github_app import KEY_PEM, delivery_json
 
 CLOCK: Final = SystemClock()
+FUTURE: Final = "Thu, 15 Jan 2099 10:00:00 GMT"
 TOKEN: Final = "ghs_canary-77aa"
 APP: Final = {"slug": "holdfast", "permissions": {"actions": "write", "metadata": "read"}, "events": list(EVENTS)}
 INSTALLATION: Final = {"id": 7, "account": {"login": "acme"}, "permissions": {"actions": "write"}, "suspended_at": None}
@@ -66,7 +69,7 @@ def settings_for(server: ScriptedServer, authority: Authority, tmp_path: Path, *
 
 def looked_at(settings: Settings) -> list[Finding]:
     checks = [
-        Check(github.SIGNED_IN, lambda: github.signed_in(settings, CLOCK)),
+        Check(github.SIGNED_IN, lambda: github.signed_in(settings, CLOCK, ServerTime())),
         Check("GitHub webhooks", lambda: github.webhooks(settings, CLOCK), (github.SIGNED_IN,)),
     ]
     return list(run_checks(checks))
@@ -193,3 +196,19 @@ def test_without_access_github_is_not_called() -> None:
 
 def test_the_required_events_are_among_those_that_are_processed() -> None:
     assert set(github._NEEDED_EVENTS + github._AUTOMATIC_EVENTS) <= set(EVENTS)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"resources": {}}, Reply(b"{}", 401, headers={"Date": "Thu, 15 Jan 2099 10:00:00 GMT"})]
+)
+def test_githubs_time_is_compared_if_no_other_server_has_told_its_time(
+    authority: Authority, tmp_path: Path, answer: Any
+) -> None:
+    aws, unknown = ServerTime("AWS", CLOCK.now(), CLOCK.now()), ServerTime()
+    with hub(authority, answers(rate_limit=answer), Date=FUTURE) as server:
+        settings = settings_for(server, authority, tmp_path, app=False)
+        for time in (aws, unknown):
+            list(run_checks([Check(github.SIGNED_IN, partial(github.signed_in, settings, CLOCK, time))]))
+    assert (aws.who, unknown.who) == ("AWS", "GitHub")
+    assert unknown.theirs
+    assert unknown.theirs.date() == "2099-01-15"

@@ -11,6 +11,8 @@ from typing import Any, Final
 import pytest
 
 from holdfast.adapters.memory import memory_store
+from holdfast.adapters.server_date import ServerTimes
+from holdfast.control.clock_check import WrongClock
 from holdfast.entrypoints import lambda_handlers
 from holdfast.entrypoints.github_loops import (
     NO_GITHUB_ACCESS,
@@ -247,15 +249,33 @@ def test_a_delivery_that_cannot_be_redelivered_does_not_stop_the_sweep() -> None
     assert place["high"] == max(record.id for record in stage.github.log)
 
 
+def right_clock() -> None:
+    """It is not wrong."""
+
+
 def test_a_failure_is_logged_and_the_loop_continues(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.start()
     stage.fail("deliveries", GitHubUnavailable("timed out"))
-    assert run_sweep(stage.sweeps, 100) == 300
+    assert run_sweep(stage.sweeps, 100, right_clock) == 300
     assert "GitHub: timed out" in caplog.text
     stage.fail("deliveries", NeedsOperator("authentication failed"))
-    assert run_sweep(stage.sweeps, 100) == 300
+    assert run_sweep(stage.sweeps, 100, right_clock) == 300
     assert "GitHub: authentication failed" in caplog.text
+
+
+def test_with_a_wrong_clock_no_sweep_begins(caplog: pytest.LogCaptureFixture) -> None:
+    def wrong_clock() -> None:
+        raise WrongClock("this machine's clock is 90 s ahead of GitHub's")
+
+    stage = Stage()
+    stage.is_up = False
+    stage.start()
+    stage.is_up = True
+    assert run_sweep(stage.sweeps, 100, wrong_clock) == 300
+    assert "GitHub: this machine's clock is 90 s ahead" in caplog.text
+    assert not any(record.is_redelivery for record in stage.github.log)
+    assert stage.store.get(STATE, cursor_key(APP)) is None
 
 
 def test_observers_get_the_counts_of_a_sweep() -> None:
@@ -270,7 +290,7 @@ def test_observers_get_the_counts_of_a_sweep() -> None:
     stage.start()
     stage.is_up = True
     watch = Counting()
-    run_sweep(replace(stage.sweeps, watch=watch), 100)
+    run_sweep(replace(stage.sweeps, watch=watch), 100, right_clock)
     assert watch.redelivered == len({record.guid for record in stage.github.log if not record.is_redelivery}) > 0
 
 
@@ -397,8 +417,18 @@ def test_lambda_sweeps_once_per_invocation(monkeypatch: pytest.MonkeyPatch) -> N
     stage.is_up = False
     stage.start()
     stage.is_up = True
-    process = cache(lambda: (stage.sweeps, 100))
+    process = cache(lambda: (stage.sweeps, 100, ServerTimes()))
     monkeypatch.setattr(lambda_handlers, "_github_process", process)
     result = lambda_handlers.github_sweep({}, Call())
     assert result["redelivered"] > 0
     assert result["problems"] == []
+
+
+@pytest.mark.usefixtures("fresh_process")
+def test_lambda_with_a_wrong_clock_sweeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, times = Stage(), ServerTimes()
+    times.dynamodb.note("Thu, 15 Jan 2099 10:00:00 GMT")
+    monkeypatch.setattr(lambda_handlers, "_github_process", cache(lambda: (stage.sweeps, 100, times)))
+    with pytest.raises(WrongClock, match="behind DynamoDB's"):
+        lambda_handlers.github_sweep({}, Call())
+    assert stage.store.get(STATE, cursor_key(APP)) is None

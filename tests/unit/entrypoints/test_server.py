@@ -21,6 +21,7 @@ from holdfast.adapters.timed_store import timed_store
 from holdfast.console.http.app import CONTENT_SECURITY_POLICY, build_app
 from holdfast.console.http.connection_limits import HEAD_BYTES_MOST
 from holdfast.console.metrics.registry import Metrics
+from holdfast.control.clock_check import WrongClock
 from holdfast.entrypoints.process_setup import JsonLines, TextLines
 from holdfast.kernel.errors import StoreUnavailable, WriteConflict
 from holdfast.kernel.text import age
@@ -51,6 +52,17 @@ def test_it_is_ready_when_the_store_answers() -> None:
     answer = ask(ServedWorld(probe=fail_with(StoreUnavailable("table x: no answer in 8 s"))).served(), "/readyz")
     assert answer.status == 503
     assert answer.json == {"error": {"code": "store_unavailable", "message": "table x: no answer in 8 s"}}
+
+
+def test_with_a_wrong_clock_it_is_not_ready_at_once_and_says_so() -> None:
+    """Without waiting for failed ticks; and webhooks are still received."""
+    message = "this machine's clock is 90 s ahead of DynamoDB's; nothing is begun until it is set"
+    served = replace(ServedWorld().served(), check_clock=fail_with(WrongClock(message)), ticks=lambda: None)
+    answer = ask(served, "/readyz")
+    assert (answer.status, answer.json) == (503, {"error": {"code": "wrong_clock", "message": message}})
+    assert ask(served, "/readyz/store").status == 200
+    assert ask(served, "/api/status").json["problem"] == message
+    assert "90 s ahead of DynamoDB" in ask(served, "/").text
 
 
 def test_page_and_json_show_the_same_data() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.adapters.aws.clients import AwsError, aws_client, aws_config, aws_errors
-from holdfast.adapters.aws.server_date import ServerDate
+from holdfast.adapters.server_date import ServerDate
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstanceId
 from holdfast.kernel.instants import Instant

@@ -21,6 +21,7 @@ from botocore.exceptions import (
 from holdfast.adapters.aws_region import region_variable
 from holdfast.adapters.dynamodb.calls import DynamoTransportError
 from holdfast.adapters.dynamodb.wire import Wire
+from holdfast.adapters.server_date import ServerDate
 from holdfast.kernel.errors import StoreRefused
 
 # The connection was never made, so nothing was sent.
@@ -37,8 +38,10 @@ _NOT_SENT: Final = (
 class Boto3Transport:
     """Implements `holdfast.adapters.dynamodb.calls.DynamoTransport`, with boto3's own configuration."""
 
-    def __init__(self, client: Any = None, *, connections: int = 50) -> None:
+    def __init__(self, client: Any = None, *, connections: int = 50, date: ServerDate | None = None) -> None:
         self._client = client or boto3_client(connections=connections)
+        if date is not None:
+            self._client.meta.events.register("after-call.dynamodb", date.record)
 
     def call(self, operation: str, request: Wire) -> Wire:
         try:

@@ -28,6 +28,7 @@ from botocore.session import Session
 from holdfast.adapters.dynamodb.boto3_transport import boto3_client
 from holdfast.adapters.dynamodb.calls import DynamoTransportError
 from holdfast.adapters.dynamodb.wire import Wire
+from holdfast.adapters.server_date import ServerDate
 from holdfast.kernel.errors import StoreRefused
 
 CONNECT_SECONDS: Final = 1.0
@@ -108,8 +109,9 @@ class Endpoint:
 class LeanTransport:
     """Implements `holdfast.adapters.dynamodb.calls.DynamoTransport`."""
 
-    def __init__(self, endpoint: Endpoint, credentials: Any) -> None:
-        """`credentials` are botocore's, which refresh themselves."""
+    def __init__(self, endpoint: Endpoint, credentials: Any, date: ServerDate | None = None) -> None:
+        """`credentials` are botocore's, which refresh themselves. `date` gets DynamoDB's time."""
+        self._date = date or ServerDate()
         self._endpoint = endpoint
         self._credentials = credentials
         self._idle: deque[socket.socket] = deque()
@@ -150,7 +152,7 @@ class LeanTransport:
         connection = self._connection()
         try:
             connection.sendall(message)
-            status, answer, keep = _read(connection)
+            status, answer, keep = _read(connection, self._date)
         except (OSError, HTTPException, ValueError) as error:
             connection.close()
             raise DynamoTransportError(type(error).__name__, str(error)) from error
@@ -192,7 +194,7 @@ class LeanTransport:
         return connection
 
 
-def lean_transport() -> LeanTransport | None:
+def lean_transport(date: ServerDate | None = None) -> LeanTransport | None:
     """A transport with botocore's configuration; None if that needs a proxy, which it does not support."""
     session = Session()
     client = boto3_client()  # resolves the endpoint by all of botocore's rules
@@ -210,15 +212,17 @@ def lean_transport() -> LeanTransport | None:
         tls = ssl.create_default_context(cafile=session.get_config_variable("ca_bundle"))
         tls.minimum_version = ssl.TLSVersion.TLSv1_2
     port = parts.port or (443 if tls else 80)
-    return LeanTransport(Endpoint(parts.hostname, port, tls, region, parts.path or "/"), session.get_credentials())
+    place = Endpoint(parts.hostname, port, tls, region, parts.path or "/")
+    return LeanTransport(place, session.get_credentials(), date)
 
 
-def _read(connection: socket.socket) -> tuple[int, Wire, bool]:
+def _read(connection: socket.socket, date: ServerDate) -> tuple[int, Wire, bool]:
     """Status, response, and whether the connection can be reused."""
     head, begun = _head(connection)
     status_line, *lines = head.split(b"\r\n")
     version, _, rest = status_line.partition(b" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+    date.note(headers.get(b"date", b"").decode("latin-1"))
     length = headers.get(b"content-length", b"")
     if version != b"HTTP/1.1" or not length.isdigit() or b"transfer-encoding" in headers:
         return _read_otherwise(connection, head + _HEAD_END + begun)

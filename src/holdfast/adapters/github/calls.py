@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from holdfast.adapters.http_calls import HttpAnswer, HttpEndpoint, HttpFailed
+from holdfast.adapters.server_date import ServerDate
 from holdfast.kernel import typed_json
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.instants import Instant
@@ -57,12 +58,15 @@ class _ErrorBody(msgspec.Struct):
 class GitHubCalls:
     """`scope` says whose limit a call counts against: the App's, or an installation's."""
 
-    def __init__(self, endpoint: HttpEndpoint, clock: Clock, called: Called = _uncounted) -> None:
+    def __init__(
+        self, endpoint: HttpEndpoint, clock: Clock, called: Called = _uncounted, date: ServerDate | None = None
+    ) -> None:
         if not endpoint.is_private:
             raise BadSetting(f"refusing to send a token to GitHub at {endpoint} unencrypted; use an https:// URL")
         self._endpoint = endpoint
         self._clock = clock
         self._called = called
+        self._date = date or ServerDate()
         self._closed_until: dict[str, Instant] = {}
 
     def __str__(self) -> str:
@@ -104,6 +108,7 @@ class GitHubCalls:
             except HttpFailed as error:
                 self._called(scope, 0, None)
                 raise GitHubUnavailable(f"GitHub at {error}") from error
+            self._date.note(answer.headers.get("date", ""))
             self._called(scope, answer.status, _number(answer, "x-ratelimit-remaining"))
             # A renamed repository redirects. 301 and 302 may turn a POST into a GET.
             if answer.status not in ((301, 302, 307, 308) if method == "GET" else (307, 308)):

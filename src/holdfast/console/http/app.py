@@ -27,6 +27,7 @@ from holdfast.console.metrics.registry import Metrics
 from holdfast.console.pages.all_pages import Console
 from holdfast.console.pages.shell import ErrorPage, Shell, SystemPage
 from holdfast.console.schema.openapi import openapi
+from holdfast.control.clock_check import WrongClock
 from holdfast.kernel.errors import HoldfastError, Retryable
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.settings import StoreAddress
@@ -64,6 +65,7 @@ class Served:
     ticks: Callable[[], TicksProblem | None] | None = (
         None  # the problem with ticks, if any; None: this process runs no ticks
     )
+    check_clock: Callable[[], None] = lambda: None  # raises WrongClock
     cluster: ClusterApi | None = None
     jobs: JobsApi | None = None
     webhooks: Webhooks | None = None
@@ -128,8 +130,11 @@ class _Pages:
         return PlainTextResponse("ok")
 
     def readyz(self, request: Request) -> Response:
-        """Ready if the store answers and ticks succeed."""
+        """Ready if the store answers, the clock is right and ticks succeed."""
         answer = self.store_ready(request)
+        wrong = self._clock_error() if answer.status_code == 200 else None
+        if wrong is not None:
+            return error_response(503, "wrong_clock", str(wrong))
         problem = self._ticks_problem() if answer.status_code == 200 else None
         # Unauthenticated: EC2's messages name accounts and roles, so they are shown on the system page only.
         return error_response(503, "ticks_failing", f"{problem.text}; see /system") if problem else answer
@@ -162,7 +167,7 @@ class _Pages:
         return response
 
     def _status(self) -> SystemStatus:
-        error, ticks = self._store_error(), self._ticks_problem()
+        error, ticks = self._store_error() or self._clock_error(), self._ticks_problem()
         seen = self._tables_seen()
         return SystemStatus(
             version=self._served.version,
@@ -178,6 +183,14 @@ class _Pages:
             self._probe.answer()
         except HoldfastError as error:
             _log.warning("not ready: %s", error)
+            return error
+        return None
+
+    def _clock_error(self) -> WrongClock | None:
+        """At once, without the grace of a failed tick: a wrong clock does not pass by itself."""
+        try:
+            self._served.check_clock()
+        except WrongClock as error:
             return error
         return None
 

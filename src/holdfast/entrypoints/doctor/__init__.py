@@ -100,7 +100,7 @@ def _aws_checks(s: Settings, environment: Mapping[str, str], clock: Clock, time:
     yield Check("Prometheus", partial(signals.read, s, clock, workers), why_not=missing)
     unconfigured = github.why_not(s)
     yield Check("GitHub webhook secret", partial(github.secret, s))
-    yield Check(github.SIGNED_IN, partial(github.signed_in, s, clock), why_not=unconfigured)
+    yield Check(github.SIGNED_IN, partial(github.signed_in, s, clock, time), why_not=unconfigured)
     yield Check("GitHub webhooks", partial(github.webhooks, s, clock), (github.SIGNED_IN,), why_not=unconfigured)
 
 

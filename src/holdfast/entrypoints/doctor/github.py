@@ -6,6 +6,8 @@ Read-only, except that it creates an installation token, which expires within an
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.adapters.server_date import ServerDate
+from holdfast.entrypoints.doctor.aws import ServerTime
 from holdfast.entrypoints.doctor.findings import Finding, failed, failed_by_error, ok, skipped, warning
 from holdfast.entrypoints.github_loops import github_secret, is_configured, open_github
 from holdfast.entrypoints.webhook_receiver import webhook_secrets
@@ -42,7 +44,8 @@ class _Api:
         place = HttpEndpoint(
             s.github_api_url, clock, setting="GITHUB_API_URL", ca_file=s.github_ca_file, https_only=True
         )
-        self._calls = GitHubCalls(place, clock)
+        self.date = ServerDate()
+        self._calls = GitHubCalls(place, clock, date=self.date)
         self._app_id = s.github_app_id
         self._identity: Identity
         if s.github_app_id is not None:
@@ -86,8 +89,18 @@ def why_not(settings: Settings) -> str:
     return "" if is_configured(settings) else "no App or token configured: lost webhooks are not recovered"
 
 
-def signed_in(settings: Settings, clock: Clock) -> Iterator[Finding]:
+def signed_in(settings: Settings, clock: Clock, time: ServerTime) -> Iterator[Finding]:
     api = _Api(settings, clock)
+    try:
+        yield from _signed_in(settings, api)
+    finally:
+        # Also of a rejection: a token that is signed with a wrong time is rejected. AWS's time takes precedence.
+        theirs = api.date.now()
+        if time.theirs is None and theirs is not None:
+            time.who, time.theirs, time.ours = "GitHub", theirs, clock.now()
+
+
+def _signed_in(settings: Settings, api: _Api) -> Iterator[Finding]:
     if settings.github_app_id is None:
         headers = api.get("/rate_limit")[1]
         scopes = headers.get("x-oauth-scopes")

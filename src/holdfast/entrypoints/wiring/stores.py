@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdfast.adapters.server_date import ServerDate
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.entrypoints.wiring.tables import MissingStore, Tables
 from holdfast.kernel.errors import BadSetting, NeedsOperator, StoreRefused
@@ -25,13 +26,18 @@ if TYPE_CHECKING:
 WORLD_FILE: Final = "world"  # the simulated world's file in the data directory
 
 
-def open_store(settings: Settings, clock: Clock | None = None, *, writable: bool = True) -> Store:
-    """The store that HOLDFAST_STORE names. If writable, a missing SQLite file and its tables are created."""
+def open_store(
+    settings: Settings, clock: Clock | None = None, *, writable: bool = True, date: ServerDate | None = None
+) -> Store:
+    """The store that HOLDFAST_STORE names. If writable, a missing SQLite file and its tables are created.
+
+    `date` gets DynamoDB's time.
+    """
     clock = clock or SystemClock()
     if settings.holdfast_store.path is None:
         from holdfast.adapters.dynamodb.store import DynamoStore
 
-        return DynamoStore(_dynamodb_calls(settings, clock), _table_names(settings))
+        return DynamoStore(_dynamodb_calls(settings, clock, date), _table_names(settings))
     from holdfast.adapters.sqlite import sqlite_store
 
     refuse_another_world(settings)
@@ -100,22 +106,23 @@ def make_data_directory(settings: Settings) -> None:
             ) from error
 
 
-def _dynamodb_calls(settings: Settings, clock: Clock) -> "DynamoCalls":
+def _dynamodb_calls(settings: Settings, clock: Clock, date: ServerDate | None = None) -> "DynamoCalls":
     from holdfast.adapters.dynamodb.calls import DynamoCalls, DynamoRetries
 
-    return DynamoCalls(_transport(settings), clock, DynamoRetries(deadline_seconds=settings.dynamodb_deadline_sec))
+    retries = DynamoRetries(deadline_seconds=settings.dynamodb_deadline_sec)
+    return DynamoCalls(_transport(settings, date), clock, retries)
 
 
-def _transport(settings: Settings) -> "DynamoTransport":
+def _transport(settings: Settings, date: ServerDate | None) -> "DynamoTransport":
     if settings.dynamodb_client == "lean":
         from holdfast.adapters.dynamodb.lean_transport import lean_transport
 
-        lean = lean_transport()
+        lean = lean_transport(date)
         if lean is not None:
             return lean
     from holdfast.adapters.dynamodb.boto3_transport import Boto3Transport
 
-    return Boto3Transport()
+    return Boto3Transport(date=date)
 
 
 def _table_names(settings: Settings) -> dict[str, str]:

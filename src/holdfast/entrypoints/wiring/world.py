@@ -4,18 +4,20 @@ Lambda imports this, so the simulator and what only a daemon needs are imported 
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from holdfast.adapters.server_date import ServerTimes
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.cluster.drain import DO_NOT_EVICT
 from holdfast.cluster.policy import choices_of, policy_of
 from holdfast.cluster.ports import ReadPorts, WritePorts
 from holdfast.cluster.seen import ACTION_TAG, INSTANCE_LABEL, UNVERIFIED_TAINT
 from holdfast.cluster.tick import Cluster
+from holdfast.control.clock_check import check_clocks
 from holdfast.entrypoints.wiring.stores import WORLD_FILE
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.ids import ClusterId
@@ -53,6 +55,7 @@ class OpenWorld:
     user_data: str
     opened: ExitStack
     simulated: "PersistentWorld | None" = None
+    times: ServerTimes = field(default_factory=ServerTimes)
 
     def __enter__(self) -> Self:
         return self
@@ -71,11 +74,19 @@ class OpenWorld:
                 self.machines.subnets(self.subnets)
         return self.machines.server_time()
 
+    def check_clock(self) -> None:
+        """Raise WrongClock if a server's latest response says so; without a request."""
+        check_clocks(self.clock.now(), {"EC2": self.machines.server_time(), **self.other_times()})
+
+    def other_times(self) -> Mapping[str, Instant | None]:
+        """The time of other servers than EC2. A simulated world has none: its clock is not theirs."""
+        return {} if self.simulated else self.times.known()
+
     def cluster(self, settings: Settings, store: Store) -> Cluster:
         tags = machine_tags(settings)
         choices = choices_of(settings)
         name = ClusterId(settings.cluster_id)
-        reads = ReadPorts(store, self.machines, self.kube, self.signals, name, tags, self.subnets)
+        reads = ReadPorts(store, self.machines, self.kube, self.signals, name, tags, self.subnets, self.other_times)
         writes = WritePorts(store, self.clock, self.machines, self.kube, tags, self.template, self.user_data, choices)
         return Cluster(reads, writes, policy_of(settings))
 
