@@ -253,13 +253,13 @@ def test_events_of_a_worker_that_leaves_stand_together() -> None:
                 ("told", "pods a, b stay on i-1 for now: budget"),
                 ("cordon_interrupted", "i-1: spot interruption"),
                 ("begin_scale_up", "30 pods pending"),
-                ("close_notice", "i-2: the hint expired"),
+                ("close_notice", "i-1: the hint expired"),
                 ("told", "launched i-1: t3.large"),
             ]
         )
     ]
     action, leaving, single, launched = grouped(found)
-    assert (single.leaving, single.items[0].text) == (None, "i-2: the hint expired")
+    assert (single.leaving, single.items[0].text) == (None, "i-1: the hint expired"), "another notice"
     assert (launched.leaving, launched.items[0].kind) == (None, "told"), "long before it left"
     assert (action.action, [event.kind for event in action.items]) == (
         "up",

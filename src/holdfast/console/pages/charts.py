@@ -27,7 +27,7 @@ _HEADROOM: Final = 1.35
 _DAY_SECONDS: Final = 86_400
 # Between the times under a run's jobs: round ones, and no more than fit beside each other.
 _STEPS_SECONDS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, _DAY_SECONDS)
-_STEPS_MOST: Final = 5
+_STEPS_MOST: Final = 6
 # The stages of a job in their order, and what happens in each.
 _STAGES: Final = {
     "webhook_lag": "until GitHub's first webhook about the job arrived",

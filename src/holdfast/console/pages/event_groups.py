@@ -5,10 +5,11 @@ cordon_interrupted … close_notice         a worker that leaves, with what was 
 evict_pods, evict_pods, evict_pods        one line: how often, and since when
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
-from holdfast.cluster.steps import STEP_KINDS
+from holdfast.cluster.steps import STEP_KINDS, CloseNotice
 from holdfast.kernel.json_types import Count, Shape, Time
 from holdfast.views.cluster_history import ClusterEvent
 
@@ -80,11 +81,15 @@ def _by_leaving(events: Sequence[ClusterEvent]) -> tuple[list[EventGroup], list[
     others: list[ClusterEvent] = []
     for event in events:
         of_machine.get(_machine_meant(event, since), others).append(event)
-    return [_of_leaving(machine, items) for machine, items in of_machine.items()], others
+    return [group for machine, items in of_machine.items() for group in _of_notices(machine, items)], others
 
 
-def _of_leaving(machine: str, items: list[ClusterEvent]) -> EventGroup:
-    return EventGroup(leaving=machine if len(items) > 1 else None, items=items)
+def _of_notices(machine: str, items: list[ClusterEvent]) -> Iterator[EventGroup]:
+    """A group for each notice: EC2's hint may expire, and hours later the machine is interrupted."""
+    ends = [number for number, event in enumerate(items) if number and event.kind == CloseNotice.kind]
+    for begin, end in pairwise([0, *ends, len(items)]):
+        part = items[begin:end]
+        yield EventGroup(leaving=machine if len(part) > 1 else None, items=part)
 
 
 def _machine_meant(event: ClusterEvent, leaving_since: Mapping[str, str]) -> str:

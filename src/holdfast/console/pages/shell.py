@@ -193,7 +193,9 @@ def share(value: float | None) -> str:
 
 
 def words(name: object) -> str:
-    """``begin_scale_up`` → ``begin scale up``."""
+    """``begin_scale_up`` → ``begin scale up``; a truth value as yes or no."""
+    if isinstance(name, bool):
+        return "yes" if name else "no"
     return str(name).replace("_", " ")
 
 
