@@ -90,6 +90,38 @@ def test_a_job_and_its_run_are_a_click_away(
     assert barriers(page) == []
 
 
+_ASIDE = """() => [...document.querySelectorAll(".gantt-row svg")].map((part) => part.getBoundingClientRect())
+  .map((box) => [Math.round(box.left), Math.round(box.width)].join(" "))"""
+_OVERLAPS = """([left, right]) => [...document.querySelectorAll(left)].filter((part) => {
+  const one = part.firstElementChild.getBoundingClientRect();
+  const other = part.parentElement.querySelector(right).getBoundingClientRect();
+  return one.bottom > other.top && one.right > other.left;
+}).length"""
+
+
+@pytest.mark.parametrize("width", [390, 820, 1440, 2560])
+def test_the_times_under_a_run_are_as_wide_as_its_bars(visitor: Visitor, holdfast: RunningHoldfast, width: int) -> None:
+    job = holdfast.get("/api/jobs?status=completed")["items"][0]
+    page = visitor.opens(f"{holdfast.url}/runs/{job['installation_id']}/{job['run_id']}/{job['run_attempt']}")
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.locator(".gantt .axis-times").count() == 1
+    assert len(set(page.evaluate(_ASIDE))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "left", "right"), [("/events", ".happenings .at", ".what"), ("/cluster/decisions", ".at", ".numbers")]
+)
+@pytest.mark.parametrize("has_script", [True, False])
+def test_times_do_not_run_into_the_text_beside_them(
+    visitor: Visitor, holdfast: RunningHoldfast, path: str, left: str, right: str, has_script: bool
+) -> None:
+    """Without a script they are in UTC, which is longer."""
+    holdfast.until("/api/events", lambda found: found["items"])
+    page = visitor.opens(holdfast.url + path, java_script_enabled=has_script)
+    assert page.locator(left).count() > 0
+    assert page.evaluate(_OVERLAPS, [left, right]) == 0
+
+
 def test_a_page_updates_by_itself(visitor: Visitor, holdfast: RunningHoldfast) -> None:
     """Opened details stay open, and text being typed stays."""
     page = visitor.opens(f"{holdfast.url}/cluster")
