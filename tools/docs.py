@@ -6,7 +6,7 @@ Needs Holdfast itself, so it runs in .venv.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +14,8 @@ import click
 from holdfast.cli.main import cli
 from holdfast.console.schema.documents import SCHEMAS, document
 from holdfast.kernel.settings import SETTINGS, Setting
+from holdfast.kernel.settings.runners import IMAGE_KEYS, PROFILE_KEYS
+from holdfast.kernel.settings.tables import REQUIRED, TableKey
 from tools.kill_rates_page import with_rates
 from tools.shown_output import outputs_of, requests_in, with_output
 
@@ -39,6 +41,13 @@ in a variable that begins with `HOLDFAST_`), is reported before anything is touc
 relative to the working directory.
 """
 
+_TABLES = """
+## Runners
+
+Which machines jobs can ask for is in tables of `holdfast.toml`, and not in the environment: `[runners.images.NAME]`,
+`[runners.profiles.NAME]`, and `[runners.bounds]` with the keys of a profile. [runners.md](runners.md) explains them.
+"""
+
 _SETTINGS_END = """
 ## Settings of AWS
 
@@ -62,7 +71,9 @@ def settings_page() -> str:
     groups: dict[str, list[Setting]] = {}
     for row in SETTINGS:
         groups.setdefault(row.group, []).append(row)
-    return _SETTINGS_START + "".join(_settings_group(name, rows) for name, rows in groups.items()) + _SETTINGS_END
+    pages = [_settings_group(name, rows) for name, rows in groups.items()]
+    tables = [_table("an image", IMAGE_KEYS), _table("a profile, and of `[runners.bounds]`", PROFILE_KEYS)]
+    return "".join([_SETTINGS_START, *pages, _TABLES, *tables, _SETTINGS_END])
 
 
 def _settings_group(name: str, rows: list[Setting]) -> str:
@@ -79,6 +90,15 @@ def _settings_group(name: str, rows: list[Setting]) -> str:
             about += " Secret: never shown."
         default = f"`{row.default_words}`" if row.default_words else ""
         cells = [f"`{row.name}`", default, row.unit, row.kind.expected, f"`{row.example}`", about]
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(what: str, keys: Sequence[TableKey]) -> str:
+    lines = [f"\n| key of {what} | needed | expected | example | what it is |", "| --- | --- | --- | --- | --- |"]
+    for key in keys:
+        needed = "yes" if key.default is REQUIRED else ""
+        cells = [f"`{key.name}`", needed, key.kind.expected, f"`{key.example}`", key.help_text]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 

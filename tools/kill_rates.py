@@ -58,10 +58,13 @@ def measure_map() -> None:
 
 
 def failing_test(mutant: Mutant) -> str | None:
-    """The first of the covering tests that fails, in a copy of the source with the mistake in it."""
+    """The first of the covering tests that fails."""
     chosen = covering_tests(mutant)
-    if not chosen:
-        return None
+    return first_failure(mutant, chosen) if chosen else None
+
+
+def first_failure(mutant: Mutant, chosen: Sequence[str]) -> str | None:
+    """The first of these tests that fails, in a copy of the source with the mistake in it."""
     with TemporaryDirectory() as made:
         copy = Path(made) / "src"
         shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))

@@ -7,6 +7,7 @@ process of its own because it replaces functions of the standard library.
 import json
 import os
 import secrets
+import shutil
 import socket
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import Final
 
 from click.testing import CliRunner
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 MORNING_SECONDS: Final = 1_768_467_600  # 2026-01-15T09:00:00Z
 
 
@@ -31,16 +33,18 @@ def pin() -> None:
             del os.environ[name]
 
 
-def printed(command: str, ticks: int) -> str:
-    """What the command prints in a new world, after so many ticks."""
+def printed(command: str, ticks: int, config: str, exit_code: int) -> str:
+    """What the command prints in a new world, after so many ticks, with a copy of that file as its settings."""
     from holdfast.cli.main import cli
 
     runner = CliRunner()
     with tempfile.TemporaryDirectory() as directory:
         os.chdir(directory)
+        if config:
+            shutil.copy(ROOT / config, "holdfast.toml")
         for arguments in [*["tick"] * ticks, command.removeprefix("holdfast ")]:
             result = runner.invoke(cli, arguments, catch_exceptions=False)
-            if result.exit_code:
+            if result.exit_code not in (0, exit_code):
                 raise SystemExit(f"docs: {arguments!r} failed with exit code {result.exit_code}: {result.stderr}")
         os.chdir(Path(__file__).parent)
         return result.stdout
@@ -48,4 +52,4 @@ def printed(command: str, ticks: int) -> str:
 
 if __name__ == "__main__":
     pin()
-    json.dump([printed(command, ticks) for command, ticks in json.load(sys.stdin)], sys.stdout)
+    json.dump([printed(*request) for request in json.load(sys.stdin)], sys.stdout)

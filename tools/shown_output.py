@@ -1,8 +1,10 @@
 """The output of commands that pages show. A block that this writes stands below a comment such as
 
     <!-- output of: holdfast status | after 3 ticks | first 9 lines -->
+    <!-- output of: holdfast runners try gpu | with docs/examples/runners.toml | exit code 1 -->
 
-The command runs in a simulated world that is that many ticks old; `make help` runs as it is.
+The command runs in a simulated world that is that many ticks old, with that file as its holdfast.toml; `make help` runs
+as it is.
 """
 
 import json
@@ -20,15 +22,24 @@ LONGEST_LINE: Final = 116
 _BLOCK: Final = re.compile(r"(?P<marker><!-- output of: (?P<request>[^\n]+?) -->\n+)```text\n.*?```", re.DOTALL)
 _REQUEST: Final = re.compile(
     r"(?P<command>holdfast [^|]+?|make help)"
-    r"(?: \| after (?P<ticks>\d+) ticks?)?(?: \| first (?P<first>\d+) lines)?"
+    r"(?: \| with (?P<config>[\w/.-]+))?(?: \| after (?P<ticks>\d+) ticks?)?(?: \| exit code (?P<code>\d+))?"
+    r"(?: \| first (?P<first>\d+) lines)?"
 )
 
 
-class ShownOutput(NamedTuple):
-    """One block: a command, how old its world is, and which of its lines are shown."""
+class PinnedCommand(NamedTuple):
+    """A command, how old its world is, which file holds its settings, and how it ends."""
 
     command: str
-    ticks: int
+    ticks: int = 0
+    config: str = ""
+    exit_code: int = 0
+
+
+class ShownOutput(NamedTuple):
+    """One block: a command, and which of its lines are shown."""
+
+    run: PinnedCommand
     first: int | None
 
     def cut(self, output: str) -> str:
@@ -55,24 +66,25 @@ def with_output(page: str, outputs: dict[ShownOutput, str]) -> str:
 
 def outputs_of(requests: Sequence[ShownOutput]) -> dict[ShownOutput, str]:
     """Run each command once."""
-    commands = sorted({(request.command, request.ticks) for request in requests})
-    pinned = [command for command in commands if command[0] != "make help"]
+    commands = sorted({request.run for request in requests})
+    pinned = [command for command in commands if command.command != "make help"]
     printed = dict(zip(pinned, _run_pinned(pinned), strict=True)) if pinned else {}
     if len(pinned) < len(commands):
-        printed["make help", 0] = _run(["make", "--no-print-directory", "help"])
-    return {request: request.cut(printed[request.command, request.ticks]) for request in requests}
+        printed[PinnedCommand("make help")] = _run(["make", "--no-print-directory", "help"])
+    return {request: request.cut(printed[request.run]) for request in requests}
 
 
 def _parsed(request: str) -> ShownOutput:
     found = _REQUEST.fullmatch(request)
     if found is None:
         raise SystemExit(
-            f"docs: 'output of: {request}': expected COMMAND | after N ticks | first N lines | last N lines"
+            f"docs: 'output of: {request}': expected COMMAND | with FILE | after N ticks | exit code N | first N lines"
         )
-    return ShownOutput(found["command"], int(found["ticks"] or 0), int(found["first"]) if found["first"] else None)
+    run = PinnedCommand(found["command"], int(found["ticks"] or 0), found["config"] or "", int(found["code"] or 0))
+    return ShownOutput(run, int(found["first"]) if found["first"] else None)
 
 
-def _run_pinned(commands: list[tuple[str, int]]) -> list[str]:
+def _run_pinned(commands: list[PinnedCommand]) -> list[str]:
     printed: list[str] = json.loads(_run([sys.executable, "-m", "tools.pinned_commands"], json.dumps(commands)))
     return printed
 

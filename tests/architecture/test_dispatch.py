@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 # Rooms that decide and act, and the views. Elsewhere a setting or a foreign error may be read by its name.
-ROOMS = ("control", "fleet", "cluster", "views", "ports")
+ROOMS = ("control", "fleet", "cluster", "runners", "views", "ports")
 # `Step.shown` reads a dataclass's own fields.
 ALLOWED = {"control/steps.py": 1}
 

@@ -14,6 +14,8 @@ NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
     {
         ("holdfast jobs list", "instance_id"),  # a runner fleet looks its jobs up by machine
         ("holdfast help", "words"),  # people type `holdfast help run`
+        *(("holdfast runners classes", name) for name in ("as_json", "holdfast_config")),  # the runner fleet
+        *(("holdfast runners try", name) for name in ("as_json", "holdfast_config", "labels", "repository")),
         *(("holdfast kill", name) for name in ("as_json", "dry_run", "holdfast_config", "holdfast_data")),  # the tour
     }
 )

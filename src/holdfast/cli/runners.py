@@ -40,7 +40,7 @@ def classes_command(settings: Settings, *, as_json: bool) -> None:
     elif not found.items:
         print_words(_NOTHING.format(file=settings.runners.file))
     else:
-        columns = ["PROFILE", "VCPU", "GIB", "ARCH", "MARKET", "IMAGE", "DISK", "MAXIMUM", "FOR", "TYPES"]
+        columns = ["PROFILE", "VCPU", "GIB", "MARKET", "IMAGE", "DISK", "MAX", "FOR", "TYPES"]
         print_table(columns, [_class_row(each) for each in found.items])
 
 
@@ -84,33 +84,36 @@ def split_labels(arguments: tuple[str, ...]) -> list[str]:
 
 
 def _class_row(each: ClassView) -> list[object]:
+    from holdfast.runners.explain import types_words
+
     machine = each.machine
     return [
         each.profile or "holdfast=…",
-        each.cpu,
-        each.ram_gib,
-        machine.architecture,
+        machine.vcpus,
+        machine.memory_gib,
         machine.market,
-        machine.image,
+        f"{machine.image} ({machine.architecture})",
         machine.disk_gib,
         each.maximum,
-        ", ".join(each.repositories) or "every repository",
-        ", ".join(machine.types),
+        ", ".join(each.repositories) or "all",
+        types_words(machine.types, most=2),
     ]
 
 
 def _tried_rows(tried: TriedLabels) -> Iterator[list[object]]:
     yield ["verdict", tried.verdict.replace("_", " ")]
-    yield ["because", tried.words]
     yield ["labels", ", ".join(tried.labels)]
     if tried.served_by is None:
+        yield ["reason", tried.reason]
+        if tried.nearest:
+            yield ["nearest", ", ".join(tried.nearest)]
         return
     served = tried.served_by
     yield ["profile", served.profile or "[runners.bounds]"]
     yield ["types", ", ".join(served.machine.types)]
-    yield ["architecture", served.machine.architecture]
+    yield ["vCPUs, GiB", f"{served.machine.vcpus}, {served.machine.memory_gib}"]
     yield ["market", served.machine.market]
-    yield ["image", f"{served.machine.image} ({served.machine.launch_template})"]
+    yield ["image", f"{served.machine.image} ({served.machine.architecture}, {served.machine.launch_template})"]
     yield ["disk", f"{served.machine.disk_gib} GiB"]
     yield ["maximum", f"{served.maximum} machines of this profile"]
     yield ["registered with", f"the {served.scope}" + (f", group {served.group}" if served.group else "")]

@@ -81,13 +81,14 @@ def verdict(
     """
     normal = label_set(labels)
     compounds = [label for label in normal if is_compound(label)]
-    named = [label for label in normal if offer.profile(label) is not None]
+    names = {profile.name for profile in offer.settings.profiles}
+    named = [label for label in normal if label in names]
     if not compounds and not named:
         return _not_ours(offer, normal)
     request, problems = parsed(compounds[0]) if compounds else (MachineRequest(), [])
     if len(compounds) > 1:
         problems.append(f"there are {len(compounds)} labels that begin with holdfast; expected one")
-    request, more = _with_plain_labels(offer, request, named, [each for each in normal if each not in compounds])
+    request, more = _with_plain_labels(offer, request, named, [each for each in normal if not is_compound(each)])
     problems += more
     profile, more = _profile_of(offer, request)
     problems += more
@@ -129,10 +130,10 @@ def _with_plain_labels(
         architectures.add(request.arch)
     if len(architectures) > 1:
         problems.append("it asks for both x64 and arm64")
-    known = [*SYSTEM_LABELS, *(profile.name for profile in offer.settings.profiles)]
+    known = dict.fromkeys([*SYSTEM_LABELS, *(profile.name for profile in offer.settings.profiles)])
     extra = [label for label in plain if label not in known]
     for label in extra[:_REASONS_SHOWN]:
-        close = nearest(label, known, cutoff=0.8)
+        close = nearest(label, [*known], cutoff=0.8)
         hint = f" (did you mean {close}?)" if close else ""
         problems.append(f"no runner of Holdfast has the label {cut(label)!r}{hint}")
     if len(extra) > _REASONS_SHOWN:

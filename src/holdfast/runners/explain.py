@@ -1,18 +1,18 @@
 """What becomes of labels, in words."""
 
+from collections.abc import Sequence
 from typing import Final, Literal, assert_never
 
 from holdfast.kernel.settings.runner_kinds import SpotRule
 from holdfast.runners.classes import NotOurs, Served, Unservable, Verdict, name_of
 from holdfast.runners.machine_spec import MachineSpec
 
-Market = Literal["spot, else on-demand", "on-demand", "spot only"]
+Market = Literal["spot first", "on-demand", "spot only"]
 MARKETS: Final[dict[SpotRule, Market]] = {
-    "prefer": "spot, else on-demand",
+    "prefer": "spot first",
     "never": "on-demand",
     "only": "spot only",
 }
-_TYPES_SHOWN: Final = 3
 
 
 def verdict_words(found: Verdict) -> str:
@@ -34,7 +34,7 @@ def machine_words(spec: MachineSpec) -> str:
     return f"{types_words(spec.types)}; {MARKETS[spec.spot]}; {image}; {spec.disk_gib} GiB of disk"
 
 
-def types_words(types: tuple[str, ...]) -> str:
+def types_words(types: Sequence[str], most: int = 3) -> str:
     """The first few types, and how many more there are."""
-    more = len(types) - _TYPES_SHOWN
-    return ", ".join(types[:_TYPES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(types) - most
+    return ", ".join(types[:most]) + (f" and {more} more" if more > 0 else "")

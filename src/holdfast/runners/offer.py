@@ -33,12 +33,11 @@ class Offer(Struct, frozen=True):
 
     def types_of(self, profile: Profile) -> list[InstanceType]:
         """Every type within the profile's bounds: in its own order, or the smallest first."""
-        if profile.types:
-            candidates = [self.types[name] for name in profile.types if name in self.types]
-        else:
-            candidates = sorted(self.types.values(), key=lambda each: (each.vcpus, each.memory_mib, each.name))
+        known = (self.types[name] for name in profile.types if name in self.types)
+        candidates = known if profile.types else self.types.values()
         architectures = {image.arch for image in self.images_of(profile)}
-        return [each for each in candidates if is_within(each, profile) and architecture_of(each) in architectures]
+        within = [each for each in candidates if architecture_of(each) in architectures and is_within(each, profile)]
+        return within if profile.types else sorted(within, key=lambda each: (each.vcpus, each.memory_mib, each.name))
 
     def type_problems(self) -> Iterator[str]:
         """One line for each mistake of a profile."""
@@ -77,11 +76,11 @@ def is_family(pattern: str, family: str) -> bool:
 
 
 def is_within(each: InstanceType, profile: Profile) -> bool:
-    if profile.family and not any(is_family(pattern, each.family) for pattern in profile.family):
-        return False
-    if profile.arch is not None and architecture_of(each) != profile.arch:
-        return False
     cpu, ram = profile.cpu, profile.ram
     if cpu is not None and not cpu.least <= each.vcpus <= cpu.most:
         return False
-    return ram is None or ram.least * MIB_PER_GIB <= each.memory_mib <= ram.most * MIB_PER_GIB
+    if ram is not None and not ram.least * MIB_PER_GIB <= each.memory_mib <= ram.most * MIB_PER_GIB:
+        return False
+    if profile.arch is not None and architecture_of(each) != profile.arch:
+        return False
+    return not profile.family or any(is_family(pattern, each.family) for pattern in profile.family)

@@ -12,13 +12,15 @@ from holdfast.runners.classes import NotOurs, Served, Unservable, verdict
 from holdfast.runners.compound_label import MachineRequest
 from holdfast.runners.explain import MARKETS, Market, verdict_words
 from holdfast.runners.machine_spec import MachineSpec, machine_spec
-from holdfast.runners.offer import Offer
+from holdfast.runners.offer import MIB_PER_GIB, Offer
 
 
 class MachineView(Shape, frozen=True, kw_only=True):
     """The machine of a class. Types are in the order in which they are tried."""
 
     types: list[str]
+    vcpus: str
+    memory_gib: str
     architecture: Architecture
     market: Market
     image: str
@@ -33,8 +35,6 @@ class ClassView(Shape, frozen=True, kw_only=True):
     """
 
     profile: str | None
-    cpu: str | None
-    ram_gib: str | None
     machine: MachineView
     maximum: Count
     repositories: list[str]
@@ -55,7 +55,7 @@ class TriedLabels(Shape, frozen=True, kw_only=True):
     labels_hash: str
     repository: str | None
     verdict: Literal["served", "unservable", "not_ours"]
-    words: str
+    reason: str | None
     nearest: list[str]
     limits_hash: str | None
     served_by: ClassView | None
@@ -63,7 +63,8 @@ class TriedLabels(Shape, frozen=True, kw_only=True):
 
 def class_list(offer: Offer) -> ClassList:
     plain = ((profile, machine_spec(offer, profile, MachineRequest())) for profile in offer.settings.offered)
-    return ClassList(items=[_class_view(profile, spec) for profile, spec in plain if isinstance(spec, MachineSpec)])
+    items = [_class_view(offer, profile, spec) for profile, spec in plain if isinstance(spec, MachineSpec)]
+    return ClassList(items=items)
 
 
 def tried_labels(offer: Offer, labels: Iterable[str], repository: str | None) -> TriedLabels:
@@ -84,10 +85,10 @@ def tried_labels(offer: Offer, labels: Iterable[str], repository: str | None) ->
         labels_hash=label_set_hash(normal),
         repository=repository,
         verdict=word,
-        words=verdict_words(found),
+        reason=None if isinstance(found, Served) else found.reason,
         nearest=list(found.nearest) if isinstance(found, Unservable) else [],
         limits_hash=served.limits_key if served else None,
-        served_by=_class_view(served.profile, served.spec) if served else None,
+        served_by=_class_view(offer, served.profile, served.spec) if served else None,
     )
 
 
@@ -109,9 +110,12 @@ def labels_answer(offer: Offer, labels: Sequence[str], repository: str | None) -
             assert_never(found)
 
 
-def _class_view(profile: Profile, spec: MachineSpec) -> ClassView:
+def _class_view(offer: Offer, profile: Profile, spec: MachineSpec) -> ClassView:
+    types = [offer.types[name] for name in spec.types]
     machine = MachineView(
         types=list(spec.types),
+        vcpus=_range_words([each.vcpus for each in types]),
+        memory_gib=_range_words([each.memory_mib / MIB_PER_GIB for each in types]),
         architecture=spec.image.arch,
         market=MARKETS[spec.spot],
         image=spec.image.name,
@@ -120,8 +124,6 @@ def _class_view(profile: Profile, spec: MachineSpec) -> ClassView:
     )
     return ClassView(
         profile=profile.name or None,
-        cpu=str(profile.cpu) if profile.cpu else None,
-        ram_gib=str(profile.ram) if profile.ram else None,
         machine=machine,
         maximum=profile.maximum,
         repositories=list(profile.repositories),
@@ -129,3 +131,9 @@ def _class_view(profile: Profile, spec: MachineSpec) -> ClassView:
         group=profile.group,
         pool=profile.pool,
     )
+
+
+def _range_words(numbers: Sequence[float]) -> str:
+    """``4``, or ``2-16``."""
+    least, most = f"{min(numbers):g}", f"{max(numbers):g}"
+    return least if least == most else f"{least}-{most}"

@@ -36,6 +36,7 @@ NOT_SETTINGS: Final = {
     "NO_COLOR",
     "NO_PROXY",
     "PARAMETER_ARN",
+    "PROFILE_KEYS",
     "RULE_KINDS",
     "SQLITE_BUSY",
     "XDG_CACHE_HOME",

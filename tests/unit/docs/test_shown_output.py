@@ -10,7 +10,7 @@ import pytest
 from holdfast.simulator.checkers import EVERY
 from tools import docs
 from tools.planted import MUTANTS
-from tools.shown_output import LONGEST_LINE, ShownOutput, outputs_of, requests_in, with_output
+from tools.shown_output import LONGEST_LINE, PinnedCommand, ShownOutput, outputs_of, requests_in, with_output
 
 ROOT: Final = Path(__file__).parents[3]
 # The changelog and decisions describe their own time.
@@ -32,7 +32,9 @@ not marked
 """
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/cluster.md", "docs/how-it-decides.md", "docs/proof.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/cluster.md", "docs/how-it-decides.md", "docs/proof.md", "docs/runners.md"]
+)
 def test_a_page_with_command_output_is_kept_current(name: str) -> None:
     """`python -m tools.docs --check`, which another test runs, compares what it shows."""
     assert requests_in((ROOT / name).read_text(encoding="utf-8"))
@@ -47,7 +49,7 @@ def test_a_marked_block_gets_the_output_of_its_command_and_others_stay() -> None
 
 
 def test_lines_beyond_the_width_of_a_page_are_cut() -> None:
-    assert ShownOutput("holdfast status", 0, None).cut("x" * 200).rstrip() == "x" * (LONGEST_LINE - 1) + "…"
+    assert ShownOutput(PinnedCommand("holdfast status"), None).cut("x" * 200).rstrip() == "x" * (LONGEST_LINE - 1) + "…"
 
 
 def test_an_invalid_marker_is_an_error() -> None:

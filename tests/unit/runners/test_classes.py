@@ -1,7 +1,7 @@
 """From labels to a class: what is served, by which machine, and what never is."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -50,6 +50,7 @@ def test_order_repetition_and_case_do_not_matter(
     assert verdict(offer, other, repository) == verdict(offer, labels, repository)
 
 
+@settings(max_examples=400)  # about a hundred of them are served
 @given(offer=offers(), labels=LABEL_LISTS, repository=REPOSITORIES)
 def test_no_label_reaches_beyond_what_the_operator_allows(
     offer: Offer, labels: list[str], repository: str | None

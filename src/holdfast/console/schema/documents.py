@@ -11,6 +11,7 @@ from holdfast.jobs.read.item_views import JobEventView, JobView
 from holdfast.views import command_answers as commands
 from holdfast.views import job_types as jobs
 from holdfast.views import migration_answers as migration
+from holdfast.views import runner_classes as runners
 from holdfast.views.cluster_status import ClusterStatus
 from holdfast.views.dashboards import ClusterDetails, Overview
 from holdfast.views.decisions import DecisionPage
@@ -38,6 +39,8 @@ _ANSWERS: Final[dict[str, Any]] = {
     "deployment": jobs.DeploymentWithJobs,
     "deployments": jobs.WaitingDeployments,
     "costs": jobs.JobCosts,
+    "runner-classes": runners.ClassList,
+    "runner-labels": runners.TriedLabels,
     "dynamodb-cost": TrackerCost,
     "overview": Overview,
     "cluster-now": ClusterDetails,

@@ -120,10 +120,16 @@ PROFILE_KEYS: Final = (
         '"ubuntu-24"',
         "The images that a label may choose from; the first that fits is the default.",
     ),
-    TableKey("disk", Spans(), Span(30, 30), "[40, 200]", "Disk in GiB. Without a label, the least."),
-    TableKey("spot", SpotRules(), "prefer", "true", "Whether to use spot machines."),
     TableKey(
-        "maximum", Whole(1, 10_000), 10, "20", "The maximum number of its machines at once, whatever their labels."
+        "disk", Spans(), Span(30, 30), "[40, 200]", "Disk in GiB; what labels leave open is the least. If not set, 30."
+    ),
+    TableKey("spot", SpotRules(), "prefer", "true", "Whether to use spot machines. If not set, true."),
+    TableKey(
+        "maximum",
+        Whole(1, 10_000),
+        10,
+        "20",
+        "The maximum number of its machines at once, whatever their labels. If not set, 10.",
     ),
     TableKey(
         "repositories",
