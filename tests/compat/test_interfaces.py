@@ -9,13 +9,18 @@ from holdfast.kernel.settings import SETTINGS
 from tools.docs import commands
 
 HERE: Final = Path(__file__).parent
+COMMON: Final = ("as_json", "holdfast_config", "holdfast_data")
 # Intended: (command, option) that is new or gone, each with its reason beside it.
 NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
     {
         ("holdfast jobs list", "instance_id"),  # a runner fleet looks its jobs up by machine
         ("holdfast help", "words"),  # people type `holdfast help run`
-        *(("holdfast runners classes", name) for name in ("as_json", "holdfast_config")),  # the runner fleet
-        *(("holdfast runners try", name) for name in ("as_json", "holdfast_config", "labels", "repository")),
+        # The runner fleet.
+        *((f"holdfast runners {each}", name) for each in ("classes", "refresh", "try") for name in COMMON),
+        ("holdfast runners refresh", "saved"),
+        ("holdfast runners refresh", "dry_run"),
+        ("holdfast runners try", "labels"),
+        ("holdfast runners try", "repository"),
         *(("holdfast kill", name) for name in ("as_json", "dry_run", "holdfast_config", "holdfast_data")),  # the tour
     }
 )

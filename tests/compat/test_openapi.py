@@ -66,7 +66,7 @@ NEW_PARAMETERS: Final = frozenset(
 
 
 # Intended: answers that are new.
-NEW_ANSWERS: Final = frozenset({"runner-classes", "runner-labels"})  # `holdfast runners classes` and `try`
+NEW_ANSWERS: Final = frozenset({"runner-classes", "runner-labels", "runner-types"})  # `holdfast runners`
 
 
 def test_every_path_method_and_parameter_is_as_it_was() -> None:

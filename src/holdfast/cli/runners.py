@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.options import as_json, with_settings
+from holdfast.cli.options import as_json, dry_run, with_settings
 from holdfast.cli.terminal.output import print_json, print_table, print_words
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ def runners_commands() -> None:
 
 @runners_commands.command("classes")
 @as_json
-@with_settings()
+@with_settings("--data")
 def classes_command(settings: Settings, *, as_json: bool) -> None:
     """Show what each profile offers, and to whom.
 
-    The row holdfast=... has the bounds for labels without a profile.
+    The last row has the bounds for labels that name no profile, if there are any.
     """
     from holdfast.entrypoints.wiring.runners import runner_offer
     from holdfast.views.runner_classes import class_list
@@ -45,10 +46,10 @@ def classes_command(settings: Settings, *, as_json: bool) -> None:
 
 
 @runners_commands.command("try", short_help="Explain what labels become, without launching.")
-@click.argument("labels", metavar="LABELS...", nargs=-1, required=True)
+@click.argument("labels", metavar="LABELS", nargs=-1, required=True)
 @click.option("--repository", metavar="OWNER/NAME", help="Whether jobs of this repository may use it.")
 @as_json
-@with_settings()
+@with_settings("--data")
 def try_command(settings: Settings, *, labels: tuple[str, ...], repository: str | None, as_json: bool) -> None:
     """Explain what a job with these labels gets; nothing is launched.
 
@@ -65,6 +66,28 @@ def try_command(settings: Settings, *, labels: tuple[str, ...], repository: str 
         print_table(["ATTRIBUTE", "VALUE"], [*_tried_rows(tried)])
     if tried.verdict == "unservable":
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+@runners_commands.command("refresh", short_help="Replace the shipped table of instance types.")
+@click.argument("saved", metavar="FILE", type=click.Path(path_type=Path))
+@as_json
+@dry_run
+@with_settings("--data")
+def refresh_command(settings: Settings, *, saved: Path, as_json: bool, dry_run: bool) -> None:
+    """Replace the shipped table of instance types with EC2's current answer.
+
+    FILE is the output of 'aws ec2 describe-instance-types'. The table is written to the data directory. Running
+    processes read it at their next start.
+    """
+    from holdfast.entrypoints.wiring.runners import refresh_types
+
+    found = refresh_types(settings, saved, write=not dry_run)
+    if as_json:
+        print_json(found)
+        return
+    would = "would be written" if dry_run else "written"
+    compared = f"{len(found.added)} new, {len(found.gone)} gone since the shipped table"
+    print_words(f"{found.types} instance types {would} to {found.file}: {compared}")
 
 
 def split_labels(arguments: tuple[str, ...]) -> list[str]:

@@ -61,6 +61,16 @@ class TriedLabels(Shape, frozen=True, kw_only=True):
     served_by: ClassView | None
 
 
+class RefreshedTypes(Shape, frozen=True, kw_only=True):
+    """A new table of instance types: what it has that the shipped one has not, and the other way round."""
+
+    file: str
+    types: Count
+    added: list[str]
+    gone: list[str]
+    done: bool
+
+
 def class_list(offer: Offer) -> ClassList:
     plain = ((profile, machine_spec(offer, profile, MachineRequest())) for profile in offer.settings.offered)
     items = [_class_view(offer, profile, spec) for profile, spec in plain if isinstance(spec, MachineSpec)]

@@ -369,7 +369,7 @@ def test_every_command_that_reads_has_json_and_every_one_that_writes_has_dry_run
     shows |= {"runs show", "deployments show", "cost", "migrate status", "migrate compare", "doctor", "prices show"}
     shows |= {f"completion {shell}" for shell in ("bash", "zsh", "fish")}
     shows |= {"runners classes", "runners try"}
-    changes = {"tick", "pause", "resume", "kill", "tables create", "prices refresh"}
+    changes = {"tick", "pause", "resume", "kill", "tables create", "prices refresh", "runners refresh"}
     changes |= {f"migrate {name}" for name in ("backfill", "advance", "back", "cleanup")}
     assert set(options) == {"run", "serve"} | shows | changes
     assert {path for path, names in options.items() if "--json" not in names} == {"run", "serve"}

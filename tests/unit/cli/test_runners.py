@@ -195,3 +195,63 @@ def test_without_profiles_a_queued_job_is_explained_as_before(world: JobWorld, d
     _, because, following = explained(world, "small")
     assert because == "No runner has been requested yet. Its labels: small."
     assert following == "Next: the runner fleet schedules a runner"
+
+
+# The table of instance types
+
+
+def described(*rows: tuple[str, int, int, str]) -> str:
+    """As `aws ec2 describe-instance-types` prints it, with some of its attributes."""
+    return json.dumps(
+        {
+            "InstanceTypes": [
+                {
+                    "InstanceType": name,
+                    "CurrentGeneration": True,
+                    "VCpuInfo": {"DefaultVCpus": vcpus, "DefaultCores": 1},
+                    "MemoryInfo": {"SizeInMiB": mib},
+                    "ProcessorInfo": {"SupportedArchitectures": [architecture]},
+                }
+                for name, vcpus, mib, architecture in rows
+            ]
+        }
+    )
+
+
+NEW = ("m99i.large", 2, 8192, "x86_64")
+OLD = [("m7i.large", 2, 8192, "x86_64"), ("m7a.large", 2, 8192, "x86_64"), ("m6i.large", 2, 8192, "x86_64")]
+MORE = [("m7i.xlarge", 4, 16384, "x86_64"), ("mac2.metal", 8, 16384, "arm64_mac"), ("c7g.large", 2, 4096, "arm64")]
+
+
+def test_a_newer_table_is_used_from_then_on(directory: Path) -> None:
+    (directory / "types.json").write_text(described(NEW, *OLD, *MORE))
+    text = EXAMPLE.read_text(encoding="utf-8").replace('"m7i.large", ', '"m99i.large", ')
+    (directory / "holdfast.toml").write_text(text)
+    assert "m99i.large is not a known instance type" in holdfast("runners", "classes").stderr
+    dry = holdfast("runners", "refresh", "types.json", "--dry-run")
+    assert dry.stdout.startswith("6 instance types would be written to .holdfast/instance_types.json: 1 new, ")
+    assert "m99i.large is not" in holdfast("runners", "classes").stderr
+    refreshed = json.loads(holdfast("runners", "refresh", "types.json", "--json").stdout)
+    Draft202012Validator(document("runner-types")).validate(refreshed)
+    assert (refreshed["types"], refreshed["added"], refreshed["done"]) == (6, ["m99i.large"], True)
+    assert tried("small")["served_by"]["machine"]["types"][0] == "m99i.large"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"InstanceTypes": [{}]}', '{"InstanceTypes": 4}', described(), described(("x.y", 0, 1, "arm64"))],
+)
+def test_a_file_that_is_not_ec2s_answer_changes_nothing(directory: Path, text: str) -> None:
+    (directory / "types.json").write_text(text)
+    result = holdfast("runners", "refresh", "types.json")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1), result.output
+    assert not (directory / ".holdfast" / "instance_types.json").exists()
+    assert holdfast("runners", "refresh", "missing.json").exit_code == 1
+
+
+def test_a_broken_table_names_its_remedy(directory: Path) -> None:
+    (directory / ".holdfast").mkdir()
+    (directory / ".holdfast" / "instance_types.json").write_text('{"families": {"m7i": ["sparc", {"large": [2, 8]}]}}')
+    result = holdfast("runners", "classes")
+    assert result.exit_code == 1
+    assert "replace it with 'holdfast runners refresh' or remove it" in result.stderr

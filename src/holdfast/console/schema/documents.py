@@ -41,6 +41,7 @@ _ANSWERS: Final[dict[str, Any]] = {
     "costs": jobs.JobCosts,
     "runner-classes": runners.ClassList,
     "runner-labels": runners.TriedLabels,
+    "runner-types": runners.RefreshedTypes,
     "dynamodb-cost": TrackerCost,
     "overview": Overview,
     "cluster-now": ClusterDetails,

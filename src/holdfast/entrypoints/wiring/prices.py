@@ -7,19 +7,18 @@
 Running processes read them at their next start.
 """
 
-import os
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.entrypoints.wiring.data_files import read_limited, replace_file
 from holdfast.jobs.cost.price_list import refreshed
 from holdfast.jobs.cost.prices import Prices, shipped_prices
 from holdfast.kernel.errors import BadRequest, BadSetting, NeedsOperator
 from holdfast.kernel.settings import Settings
 
 FILE_NAME: Final = "prices.json"
-_TEXT_BYTES_MOST: Final = 1 << 30  # AWS's full list of a region has several hundred megabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +64,12 @@ def price_table(settings: Settings) -> PriceTable:
 
 def refresh(settings: Settings, listed: Path | None, region: str | None, *, write: bool) -> dict[str, Any]:
     """Read prices from a saved list or from AWS, and write them if `write`; returns what changed."""
-    text, region = (_saved(listed), region) if listed else _fetched(region)
+    text, region = (read_limited(listed, "the price list of one region"), region) if listed else _fetched(region)
     made = refreshed(text, region)
     new, path = Prices.from_json(made), own_file(settings)
     before = _before(settings)
     if write:
-        _replace(path, made)
+        replace_file(path, made, "prices")
     return {
         "as_of": new.as_of,
         "region": new.region,
@@ -81,15 +80,6 @@ def refresh(settings: Settings, listed: Path | None, region: str | None, *, writ
         "changed": _changed(before, new),
         "done": write,
     }
-
-
-def _saved(path: Path) -> str:
-    try:
-        if path.stat().st_size > _TEXT_BYTES_MOST:
-            raise BadRequest(f"{path} is larger than {_TEXT_BYTES_MOST} bytes; expected the price list of one region")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"{path} cannot be read: {error}") from error
 
 
 def _fetched(region: str | None) -> tuple[str, str]:
@@ -116,15 +106,3 @@ def _changed(before: Prices | None, new: Prices) -> list[dict[str, Any]]:
     both = sorted(before.large_usd_per_hour.keys() & new.large_usd_per_hour.keys())
     pairs = [(name, before.large_usd_per_hour[name], new.large_usd_per_hour[name]) for name in both]
     return [{"family": name, "from": float(old), "to": float(price)} for name, old, price in pairs if old != price]
-
-
-def _replace(path: Path, text: str) -> None:
-    """Atomically: a process that starts meanwhile reads the old file."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise NeedsOperator(f"prices cannot be written to {path}: {error.strerror}; see to the directory") from error
