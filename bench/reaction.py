@@ -4,8 +4,8 @@
 scheduler, Prometheus, DynamoDB Local, and the simulated EC2 behind its query protocol. Kubelets of the tests make nodes
 of machines. The moment is known in advance: pods have been pending for PENDING_UP_SEC, and COOLDOWN_UP_SEC has passed
 since the last action, whichever comes last. After an interruption notice over HTTP the moment is that of the request.
-Each figure is the longest of its samples. The stored timer of pending pods has whole seconds, rounded down, so that a
-launch may come up to a second early.
+Each figure is the longest of its samples. The stored timer of pending pods has whole seconds, rounded up, so that a
+launch may come up to a second later.
 """
 
 from collections.abc import Iterator

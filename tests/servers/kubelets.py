@@ -25,7 +25,7 @@ _RENEW_SECONDS: Final = 2.0
 _UNINITIALISED: Final = "node.cloudprovider.kubernetes.io/uninitialized"
 _ALLOCATABLE: Final = {"cpu": "1900m", "memory": "3400Mi", "pods": "110"}
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_SECRETS: Final = "/api/v1/namespaces/kube-system/secrets"
+SECRETS: Final = "/api/v1/namespaces/kube-system/secrets"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Kubelets:
     def __init__(self, kube: RunningKube, running: Callable[[], Iterable[Machine]]) -> None:
         self.listed = Listed()
         self.passes = threading.Condition()
-        self.joins = True  # False: machines boot, and their agents never reach the server
+        self.joins = True  # False: agents start, and their nodes never register
         self.mistakes: list[Exception] = []
         self._kube = kube
         self._running = running
@@ -87,9 +87,11 @@ class Kubelets:
         self.listed = Listed(tuple(nodes), tuple(pods))
         self._forget_passwords({node["metadata"]["name"] for node in nodes})
         known = {node["metadata"]["name"]: node for node in nodes}
-        if self.joins:
-            for name, machine in machines.items():
+        for name, machine in machines.items():
+            if self.joins:
                 self._keep_node(machine, known.get(name))
+            else:
+                self._store_password(name)
         for pod in pods:
             if pod["spec"].get("nodeName") in machines and pod["spec"]["nodeName"] in known:
                 self._run_pod(pod)
@@ -101,7 +103,7 @@ class Kubelets:
     def _forget_passwords(self, names: set[str]) -> None:
         for name in self._nodes_before - names:
             self._renewed.pop(name, None)
-            self._kube.ask("DELETE", f"{_SECRETS}/{name}.node-password.k3s")
+            self._kube.ask("DELETE", f"{SECRETS}/{name}.node-password.k3s")
         self._nodes_before = names
 
     def _keep_node(self, machine: Machine, node: dict[str, Any] | None) -> None:
@@ -129,8 +131,12 @@ class Kubelets:
                 "topology.kubernetes.io/zone": machine.zone,
             }
         spec = {"providerID": f"aws:///{machine.zone}/{machine.id}", "taints": taints}
-        self._kube.ask("POST", _SECRETS, {"metadata": {"name": f"{name}.node-password.k3s"}})
+        self._store_password(name)
         self._kube.ask("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+    def _store_password(self, name: str) -> None:
+        """K3s does so when an agent starts, before there is a node."""
+        self._kube.ask("POST", SECRETS, {"metadata": {"name": f"{name}.node-password.k3s"}})
 
     def _report(self, machine: Machine) -> None:
         """Ready. Only when that is news: a kubelet that has nothing new to say renews its lease and no more."""

@@ -26,7 +26,7 @@ from holdfast.adapters.system_clock import SystemClock
 from holdfast.kernel.ids import InstanceId
 from tests.servers import kube_apiserver, processes, prometheus, scripted_http
 from tests.servers.kube_apiserver import RunningKube
-from tests.servers.kubelets import Kubelets, node_name
+from tests.servers.kubelets import SECRETS, Kubelets, node_name
 from tests.servers.processes import RunningServer
 from tests.support.cluster_metrics import ClusterMetrics
 from tests.support.ec2_front import SUBNETS, Ec2Front
@@ -45,8 +45,8 @@ _KUBE_TOKEN: Final = "/black-box/kube-token"
 QUICK: Final = {
     "TICK_SEC": "5",
     "PENDING_UP_SEC": "2",
-    "IDLE_DOWN_SEC": "3",
-    "COOLDOWN_UP_SEC": "2",
+    "IDLE_DOWN_SEC": "1",
+    "COOLDOWN_UP_SEC": "5",  # time for the scheduler, on a busy machine, to use a node that was just accepted
     "COOLDOWN_DOWN_SEC": "2",
     "NEWEST_KEPT_SEC": "0",
     "JOIN_TIMEOUT_SEC": "60",
@@ -96,14 +96,16 @@ class Stage:
     kubelets: Kubelets
     settings: dict[str, str]
     queue_url: str
+    program: str = "holdfast.cli.main"  # the module that is run
     processes: list[RunningServer] = field(default_factory=list)
 
     # Holdfast
 
-    def run(self, command: str = "run", **changes: str) -> RunningServer:
-        """`holdfast run` or `holdfast serve` as a process that answers."""
-        program = [sys.executable, "-m", "holdfast.cli.main", command, "--port"]
-        return self._started(f"holdfast-{command}", lambda port: [*program, str(port)], changes)
+    def run(self, command: str = "run", *, is_awaited: bool = True, **changes: str) -> RunningServer:
+        """`holdfast run` or `holdfast serve` as a process that answers, or one that has just been started."""
+        program = [sys.executable, "-m", self.program, command, "--port"]
+        ready = None if is_awaited else lambda _: True
+        return self._started(f"holdfast-{command}", lambda port: [*program, str(port)], changes, ready)
 
     def lambda_function(self, handler: str, **changes: str) -> RunningServer:
         program = [sys.executable, "-m", "tests.support.lambda_process", handler]
@@ -129,6 +131,11 @@ class Stage:
         process.process.kill()
         process.process.wait()
         self.expire_lease()
+
+    def stop(self, process: RunningServer) -> int:
+        """As a supervisor does; the exit code."""
+        process.process.send_signal(signal.SIGTERM)
+        return process.process.wait(timeout=PATIENCE_SECONDS)
 
     def expire_lease(self) -> None:
         self.dynamodb().update_item(
@@ -213,6 +220,10 @@ class Stage:
         found = self.servers.kube.call("GET", _PODS)["items"]
         return [pod for pod in found if not phase or pod["status"]["phase"] == phase]
 
+    def passwords(self) -> list[str]:
+        """The secrets in which K3s keeps the passwords of nodes."""
+        return [each["metadata"]["name"] for each in self.servers.kube.call("GET", SECRETS)["items"]]
+
     def in_service(self) -> set[str]:
         return {node["metadata"]["name"] for node in self.nodes() if _is_in_service(node)}
 
@@ -251,7 +262,7 @@ StageMaker = Callable[..., Stage]
 
 
 @contextmanager
-def staged(servers: Servers, directory: Path, **changes: str) -> Iterator[Stage]:
+def staged(servers: Servers, directory: Path, *, program: str = "holdfast.cli.main", **changes: str) -> Iterator[Stage]:
     """A cluster for one scenario. At its end nothing must be violated, and nothing is left."""
     name = f"box-{os.getpid()}-{time.time_ns()}"
     kube = servers.kube
@@ -260,7 +271,7 @@ def staged(servers: Servers, directory: Path, **changes: str) -> Iterator[Stage]
     with ExitStack() as opened:
         settings["AWS_ENDPOINT_URL_EC2"] = opened.enter_context(scripted_http.serving(front.answer)).url
         kubelets = Kubelets(kube, front.running)
-        stage = Stage(servers, directory, front, kubelets, settings, settings["EVENTS_QUEUE_URL"])
+        stage = Stage(servers, directory, front, kubelets, settings, settings["EVENTS_QUEUE_URL"], program)
         servers.metrics.load = 0.5
         servers.metrics.listed = lambda: kubelets.listed
         opened.callback(_emptied, stage)
@@ -274,6 +285,15 @@ def staged(servers: Servers, directory: Path, **changes: str) -> Iterator[Stage]
         )
         yield stage
         assert not front.violations, f"{front.violations}\n{stage.described()}"
+        assert not _secrets_logged(stage)
+
+
+def _secrets_logged(stage: Stage) -> list[tuple[str, str]]:
+    """Which secret is in which log."""
+    names = ("AWS_SECRET_ACCESS_KEY", "EVENTS_SECRET", "GITHUB_WEBHOOK_SECRET")
+    secrets = {**{name: stage.settings[name] for name in names}, "the token of Kubernetes": stage.servers.kube_token}
+    logs = {process.log.name: process.log.read_text(errors="replace") for process in stage.processes}
+    return [(name, log) for name, secret in secrets.items() for log, text in logs.items() if secret in text]
 
 
 def _ended(stage: Stage) -> None:
@@ -285,7 +305,7 @@ def _ended(stage: Stage) -> None:
 def _emptied(stage: Stage) -> None:
     """Nothing of this scenario is left in Kubernetes. The kubelets have ended, so nothing registers again."""
     kube = stage.servers.kube
-    for path in (_REPLICA_SETS, _BUDGETS, "/api/v1/nodes", _LEASES, "/api/v1/namespaces/kube-system/secrets"):
+    for path in (_REPLICA_SETS, _BUDGETS, "/api/v1/nodes", _LEASES, SECRETS):
         kube.call("DELETE", path)
 
     def is_empty() -> bool:
@@ -305,7 +325,7 @@ def _fixed_settings(servers: Servers, directory: Path, name: str) -> dict[str, s
     sqs = boto3.client("sqs", endpoint_url=servers.moto.url, **_account())
     return {
         "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_SECRET_ACCESS_KEY": "a-key-of-the-tests",
         "AWS_DEFAULT_REGION": _REGION,
         "AWS_ENDPOINT_URL": servers.moto.url,
         "AWS_ENDPOINT_URL_DYNAMODB": servers.dynamodb.url,
@@ -325,7 +345,7 @@ def _fixed_settings(servers: Servers, directory: Path, name: str) -> dict[str, s
         "K3S_TOKEN_PARAMETER": "/black-box/k3s-token",
         "EVENTS_QUEUE_URL": sqs.create_queue(QueueName=name)["QueueUrl"],
         "EVENTS_SECRET": EVENTS_SECRET,
-        "GITHUB_WEBHOOK_SECRET": "test-secret",
+        "GITHUB_WEBHOOK_SECRET": "another-secret-of-the-tests",
         "PYTHONUNBUFFERED": "1",
     }
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers import kube_apiserver, prometheus
 from tests.servers.processes import RunningServer
-from tests.support.black_box import QUICK, Servers, StageMaker, served, staged
+from tests.support.black_box import QUICK, Servers, Stage, StageMaker, served, staged
 from tests.support.real_servers import show_on_failure, skip_or_fail
 
 
@@ -32,4 +32,8 @@ def servers(
 def stage_with(servers: Servers, tmp_path: Path) -> Iterator[StageMaker]:
     """A cluster with quick settings and these changes; one for each test."""
     with ExitStack() as opened:
-        yield lambda **changes: opened.enter_context(staged(servers, tmp_path, **{**QUICK, **changes}))
+
+        def make(program: str = "tests.support.quick_holdfast", **changes: str) -> Stage:
+            return opened.enter_context(staged(servers, tmp_path, program=program, **{**QUICK, **changes}))
+
+        yield make

@@ -68,8 +68,11 @@ def test_a_budget_that_allows_no_eviction_ends_in_an_uncordon(stage_with: StageM
 
 
 def test_a_limit_of_ours_is_not_slept_through(stage_with: StageMaker) -> None:
-    """The interval between ticks is an hour: the launch comes because pods have been pending long enough."""
-    stage = stage_with(TICK_SEC="3600", PENDING_UP_SEC="10", COOLDOWN_UP_SEC="15")
+    """The interval between ticks is an hour: the launch comes because pods have been pending long enough.
+
+    With the pauses of `holdfast` itself.
+    """
+    stage = stage_with("holdfast.cli.main", TICK_SEC="3600", PENDING_UP_SEC="10", COOLDOWN_UP_SEC="15")
     stage.run()
     stage.until_settled(1)
     stage.deploy("web", 4)
@@ -110,12 +113,16 @@ def test_a_pod_that_fits_on_no_machine_launches_none_and_blocks_no_scale_down(st
 
 
 def test_a_machine_that_does_not_join_is_terminated_and_ends_its_action(stage_with: StageMaker) -> None:
-    """After JOIN_TIMEOUT_SEC, of which the least allowed is a minute. The next attempt comes after a back-off."""
+    """After JOIN_TIMEOUT_SEC, of which the least allowed is a minute. The next attempt comes after a back-off.
+
+    Its agent got as far as its password, which K3s would keep for ever.
+    """
     stage = stage_with()
     stage.kubelets.joins = False
     stage.run()
-    stage.until(lambda: stage.front.launches() == 1, "a machine is launched")
+    stage.until(lambda: stage.passwords() != [], "a machine is launched, and its agent starts")
     stage.until_settled(0)
+    stage.until(lambda: stage.passwords() == [], "its password is deleted")
     assert stage.front.launches() == 1
 
 
