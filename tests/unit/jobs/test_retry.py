@@ -1,6 +1,8 @@
 """Failed jobs of an interrupted attempt are retried: once, on on-demand machines, and in no other case."""
 
+import dataclasses
 import random
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -28,7 +30,7 @@ from holdfast.jobs.sweep.retry import (
     retry_decision,
     wants_on_demand,
 )
-from holdfast.kernel.ids import InstallationId, InstanceId, RunId
+from holdfast.kernel.ids import InstallationId, InstanceId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHubRefused, GitHubUnavailable
 from holdfast.ports.store import Item, Query
@@ -38,6 +40,7 @@ from holdfast.simulator.world.github_objects import JobPlan, SimJob, SimRun
 from holdfast.simulator.world.timeline import Timeline
 from tests.call_gate import CallGate, CallPoint, PortCall
 from tests.payloads import CREATED
+from tests.simulation.hooks import Instead
 from tests.support.simulated_github import UnreliableGitHub
 
 INSTALLATION = InstallationId(7)
@@ -285,6 +288,32 @@ def test_a_failure_whose_webhook_was_lost_is_found_before_anything_is_retried() 
     stage.clock.sleep(600)
     assert stage.consider() is not RetryVerdict.RETRY
     assert stage.run.attempt == 1
+
+
+@pytest.mark.parametrize(("jobs", "verdict"), [(560, RetryVerdict.RETRY), (700, RetryVerdict.NO)])
+def test_a_run_is_retried_only_if_all_its_jobs_can_be_listed(jobs: int, verdict: RetryVerdict) -> None:
+    """We know two jobs, of which one was interrupted. GitHub lists many others, and one of them may have failed."""
+    stage = Stage()
+    stage.end()
+    real = stage.github.jobs_of_run(INSTALLATION, "a/b", stage.run.id, 1)
+    others = [dataclasses.replace(real[0], id=JobId(10_000 + number)) for number in range(jobs - len(real))]
+    listed, calls = [*real, *others], Counter[str]()
+
+    def jobs_of_run(*given: Any) -> Any:
+        return listed[(given[-1] - 1) * 100 : given[-1] * 100]
+
+    def counted(call: PortCall, moment: CallPoint) -> None:
+        calls[call.method] += call.port == "github" and moment is CallPoint.BEFORE
+
+    github = CallGate(counted).wrapped(Instead(stage.github, jobs_of_run=jobs_of_run), "github")
+    stage.clock.sleep(600)
+    decision = consider(stage.store, github, stage.key, RetryPolicy(), stage.clock.now())
+    assert decision.verdict is verdict
+    assert stage.run.attempt == (2 if verdict is RetryVerdict.RETRY else 1)
+    if verdict is RetryVerdict.RETRY:
+        assert calls["jobs_of_run"] + calls["run"] + calls["rerun_failed_jobs"] == RETRY_CALLS_MOST
+    else:
+        assert "too many jobs" in decision.because
 
 
 def test_a_refusal_is_final() -> None:

@@ -13,7 +13,7 @@ from holdfast.jobs.intake.webhook import short_mark
 from holdfast.jobs.model.facts import FAILED
 from holdfast.jobs.model.keys import JobKey, RunKey, run_key_of
 from holdfast.jobs.sweep.call_budget import CallBudget
-from holdfast.jobs.sweep.retry import INTENDED, RetryPolicy, RetryVerdict, consider, note_key, note_of
+from holdfast.jobs.sweep.retry import INTENDED, PAGES_MOST, RetryPolicy, RetryVerdict, consider, note_key, note_of
 from holdfast.kernel.errors import WriteConflict
 from holdfast.kernel.ids import InstallationId, JobId, joined_key
 from holdfast.kernel.instants import Instant
@@ -21,7 +21,7 @@ from holdfast.ports.github import GitHub, GitHubRefused
 from holdfast.ports.store import CheckItem, DeleteItem, Item, Query, Store, attr, every_item
 from holdfast.ports.store.tables import JOBS, LOGS, RUNS
 
-RETRY_CALLS_MOST: Final = 7  # to GitHub, by one `consider`
+RETRY_CALLS_MOST: Final = PAGES_MOST + 2  # to GitHub, by one `consider`: pages of jobs, the run, and the request
 _MOST: Final = 1000
 
 

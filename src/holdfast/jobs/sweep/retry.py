@@ -36,7 +36,7 @@ from holdfast.ports.store.tables import JOBS, LOGS, RUNS, STATE
 
 INTENDED: Final = "intended"
 RESUME_SECONDS: Final = 60  # until then, the process that made the claim may still be working
-_POLL_CALLS: Final = 5  # of 100 jobs each
+PAGES_MOST: Final = 6  # of 100 jobs each
 _COUNT_KEPT_SECONDS: Final = 3 * 86_400
 NOTE_KEPT_SECONDS: Final = 7 * 86_400  # a job runs five days at most
 
@@ -124,7 +124,11 @@ def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now
     if decision.verdict is not RetryVerdict.RETRY:
         return decision
     # The webhook of another failure may be lost: list all jobs from GitHub, then decide again.
-    poll_run(store, github, key, run.get("repo_full_name", ""), now, CallBudget(_POLL_CALLS), "retry")
+    pages = CallBudget(PAGES_MOST)  # for those after the first: one is left if the list was complete
+    poll_run(store, github, key, run.get("repo_full_name", ""), now, pages, "retry")
+    if not pages.spend():
+        # What is not listed may have failed, and its webhook be lost.
+        return RetryDecision(RetryVerdict.NO, f"too many jobs to check all of them: {100 * PAGES_MOST} or more")
     run = store.get(RUNS, key.item) or {}
     decision = retry_decision(run, key, _failed_jobs(store, key, run), policy, now)
     if decision.verdict is not RetryVerdict.RETRY:
