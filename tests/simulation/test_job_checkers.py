@@ -349,6 +349,22 @@ def test_a_run_without_a_retry_is_excused_only_by_a_recorded_full_day(
     assert scene.broken == broken
 
 
+@pytest.mark.parametrize(("known_seconds", "broken"), [(None, set()), (10, set()), (40, {"RetryLive"})])
+def test_an_interruption_on_anothers_machine_excuses_only_before_the_start_is_stored(
+    known_seconds: float | None, broken: set[str]
+) -> None:
+    """The tracker finds the job on a machine by the name of its runner, in an index that is up to 20 s old."""
+    scene = Scene()
+    scene.interrupt_all()
+    now = scene.timeline.now()
+    if known_seconds is not None:
+        item = {"PK": scene.jobs.key_of(scene.job), "runner_name": "runner"}
+        scene.jobs.job_written(item, now.plus(-known_seconds))
+    scene.jobs.interruption_reported(scene.job, now)
+    scene.heal()
+    assert scene.broken == broken
+
+
 def test_a_full_day_excuses_no_run_of_another_day() -> None:
     scene = Scene()
     scene.fill_the_day(20)
