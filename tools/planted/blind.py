@@ -10,12 +10,14 @@ BLIND: Final = (
         "holdfast.control.lease",
         "less_than(now.epoch_seconds - SKEW_SECONDS)",
         "less_than(now.epoch_seconds + SKEW_SECONDS)",
+        "script:an event comes seconds before the lease of a sleeping process ends",
     ),
     Mutant(
         "a renewal adds its length to the old end of the lease, so the lease becomes longer than 90 s",
         "holdfast.control.lease",
         "    until = _until(now, lease.ends)\n    renewal",
         "    until = _until(lease.until, lease.ends)\n    renewal",
+        "script:each launch takes 40 seconds",
     ),
     Mutant(
         "a write counts as our own although another process holds the lease and made the same change",
@@ -253,6 +255,7 @@ BLIND: Final = (
         "holdfast.cluster.spot.workflow",
         "            others = seen.most_expected - 1 if notice.is_leaving else seen.most_expected\n",
         "            others = seen.most_expected - 1\n",
+        "script:a hint comes at the maximum",
     ),
     Mutant(
         "a replacement's join timeout counts from its plan although EC2 had no capacity for minutes",

@@ -1,4 +1,4 @@
-"""Pinned fault scripts: one for each bug that a seed once found and that can still be planted.
+"""Pinned fault scripts: one for each bug that a seed once found and that can still be planted, and some for others.
 
 A seed draws another world as soon as the simulator changes, and then no longer meets its bug. A script has a world of
 its own and names its faults by the call that they hit: the process, the port's method, and how often that process has
@@ -172,4 +172,15 @@ SCRIPTS: Final[Mapping[str, FaultScript]] = {
         _scenario("interrupted-job"),
         {("fleet-4", "store.put", 0): Fault(FaultKind.PAUSE, 340, is_after=True)},
     ),
+    "an event comes seconds before the lease of a sleeping process ends": FaultScript(
+        (),
+        _scenario("spot", outages=(_storm(88),)),
+        {("tick-0", "store.update", 0): Fault(FaultKind.PAUSE, 340, is_after=True)},
+    ),
+    "each launch takes 40 seconds": FaultScript(
+        (),
+        _scenario("scale-up"),
+        {(ANY, "machines.launch", number): Fault(FaultKind.DELAY, 40, is_after=True) for number in range(2)},
+    ),
+    "a hint comes at the maximum": FaultScript((), _scenario("rebalance", max_workers=3)),
 }
