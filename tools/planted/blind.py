@@ -132,12 +132,14 @@ BLIND: Final = (
         "holdfast.cluster.nodes",
         "        if SPOT_ANNOTATION not in node.annotations:  # else the spot notice needs it when it undoes its own cordon\n",
         "        if FOREIGN_CORDON_ANNOTATION in node.annotations:\n",
+        "script:a hint comes for a node that a person has cordoned",
     ),
     Mutant(
         "a second cordon of ours erases the record that a person had cordoned the node first",
         "holdfast.cluster.nodes",
         "    return node.is_unschedulable and (not ours or FOREIGN_CORDON_ANNOTATION in node.annotations)\n",
         "    return node.is_unschedulable and not ours\n",
+        "script:a hint comes for a node that a person has cordoned",
     ),
     Mutant(
         "a machine's acceptance tag is checked in the list of this look instead of being read again",
@@ -274,6 +276,7 @@ BLIND: Final = (
         "holdfast.cluster.spot.events",
         "    return all(tags.get(name) == value for name, value in wanted.items())\n",
         "    return any(tags.get(name) == value for name, value in wanted.items())\n",
+        "script:EC2 interrupts another cluster's machines",
     ),
     Mutant(
         "machines are collected although Kubernetes knows only a few of ours, as after an old backup",

@@ -183,4 +183,19 @@ SCRIPTS: Final[Mapping[str, FaultScript]] = {
         {(ANY, "machines.launch", number): Fault(FaultKind.DELAY, 40, is_after=True) for number in range(2)},
     ),
     "a hint comes at the maximum": FaultScript((), _scenario("rebalance", max_workers=3)),
+    "a hint comes for a node that a person has cordoned": FaultScript(
+        (),
+        _scenario(
+            "persons-cordon",
+            spot_share=1.0,
+            rebalance="replace",
+            min_workers=4,
+            stuck_seconds=400,
+            load=(LoadChange(0, Workload("web", 4, max_unavailable=0)),),
+            outages=(Outage(5, FaultKind.PERSON_CORDONS, seconds=86_400), Outage(20, FaultKind.HINTS)),
+        ),
+    ),
+    "EC2 interrupts another cluster's machines": FaultScript(
+        (), _scenario("spot", outages=(Outage(30, FaultKind.STRANGERS, 0.3),))
+    ),
 }
