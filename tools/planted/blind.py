@@ -293,7 +293,7 @@ BLIND: Final = (
     Mutant(
         "a Node that became Ready again since the look is deleted",
         "holdfast.cluster.sweeping.sweep_act",
-        "    if node is not None and not node.is_ready:\n",
+        "    if node is not None and is_left_over(holder.seen, node):\n",
         "    if node is not None:\n",
     ),
     Mutant(

@@ -309,8 +309,8 @@ CLUSTER: Final = (
     Mutant(
         "the idle timer starts over at each look",
         "holdfast.cluster.decide",
-        "    since = _past(seen.state.timers.idle_since, seen.now)\n    return since or Instant",
-        "    since = None\n    return since or Instant",
+        "    return _past(seen.state.timers.idle_since, seen.now) or _timer_from(seen.now)",
+        "    return _timer_from(seen.now)",
         "scale-down",
     ),
     Mutant(
