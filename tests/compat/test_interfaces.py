@@ -17,6 +17,8 @@ NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
         ("holdfast help", "words"),  # people type `holdfast help run`
         # The runner fleet.
         *((f"holdfast runners {each}", name) for each in ("classes", "refresh", "try") for name in COMMON),
+        ("holdfast runners classes", "waiting"),
+        ("holdfast runners classes", "installation_id"),
         ("holdfast runners refresh", "saved"),
         ("holdfast runners refresh", "dry_run"),
         ("holdfast runners try", "labels"),

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -24,9 +24,15 @@ class Running:
     port: int
 
     def get(self, path: str) -> tuple[int, str]:
+        return self._call("GET", path, b"", {})
+
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        return self._call("POST", path, body, headers)
+
+    def _call(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS_MOST)
         try:
-            connection.request("GET", path)
+            connection.request(method, path, body or None, dict(headers))
             response = connection.getresponse()
             return response.status, response.read().decode()
         finally:

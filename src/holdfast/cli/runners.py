@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.jobs import installation, query
 from holdfast.cli.options import as_json, dry_run, with_settings
 from holdfast.cli.terminal.output import print_json, print_table, print_words
 
 if TYPE_CHECKING:
     from holdfast.kernel.settings import Settings
-    from holdfast.views.runner_classes import ClassView, TriedLabels
+    from holdfast.views.runner_classes import ClassView, TriedLabels, WaitingLabels
 
 _NOTHING = "nothing is offered: {file} has neither [runners.profiles] nor [runners.bounds]; see docs/runners.md"
 
@@ -25,9 +26,11 @@ def runners_commands() -> None:
 
 
 @runners_commands.command("classes")
+@click.option("--waiting", is_flag=True, help="Also show what the labels of waiting jobs become: of the oldest 200.")
+@installation
 @as_json
 @with_settings("--data")
-def classes_command(settings: Settings, *, as_json: bool) -> None:
+def classes_command(settings: Settings, *, waiting: bool, installation_id: str | None, as_json: bool) -> None:
     """Show what each profile offers, and to whom.
 
     The last row has the bounds for labels that name no profile, if there are any.
@@ -35,14 +38,21 @@ def classes_command(settings: Settings, *, as_json: bool) -> None:
     from holdfast.entrypoints.wiring.runners import runner_offer
     from holdfast.views.runner_classes import class_list
 
-    found = class_list(runner_offer(settings))
+    offer, jobs = runner_offer(settings), None
+    if waiting:
+        jobs = query(settings, lambda tracking, texts: tracking.queue(texts), installation_id=installation_id).items
+    found = class_list(offer, jobs)
     if as_json:
         print_json(found)
-    elif not found.items:
-        print_words(_NOTHING.format(file=settings.runners.file))
-    else:
+        return
+    if found.items:
         columns = ["PROFILE", "VCPU", "GIB", "MARKET", "IMAGE", "DISK", "MAX", "FOR", "TYPES"]
         print_table(columns, [_class_row(each) for each in found.items])
+    else:
+        print_words(_NOTHING.format(file=settings.runners.file))
+    if found.waiting:
+        click.echo()
+        print_table(["JOBS", "REPOSITORY", "LABELS", "BECOME"], [_waiting_row(each) for each in found.waiting])
 
 
 @runners_commands.command("try", short_help="Explain what labels become, without launching.")
@@ -123,8 +133,19 @@ def _class_row(each: ClassView) -> list[object]:
     ]
 
 
+def _waiting_row(each: WaitingLabels) -> list[object]:
+    from holdfast.runners.explain import types_words
+
+    becomes = types_words(each.served_by.machine.types) if each.served_by else f"{_verdict(each)}: {each.reason}"
+    return [each.jobs, each.repository, ", ".join(each.labels), becomes]
+
+
+def _verdict(tried: TriedLabels) -> str:
+    return tried.verdict.replace("_", " ")
+
+
 def _tried_rows(tried: TriedLabels) -> Iterator[list[object]]:
-    yield ["verdict", tried.verdict.replace("_", " ")]
+    yield ["verdict", _verdict(tried)]
     yield ["labels", ", ".join(tried.labels)]
     if tried.served_by is None:
         yield ["reason", tried.reason]

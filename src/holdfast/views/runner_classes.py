@@ -1,9 +1,13 @@
 """What profiles and labels become, as the command line and the job's explanation show it."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, assert_never
 
+from msgspec import UNSET, UnsetType, structs
+
 from holdfast.jobs.read.explain import LabelsAnswer
+from holdfast.jobs.read.item_views import JobView
 from holdfast.kernel.json_types import Count, Shape
 from holdfast.kernel.label_sets import label_set, label_set_hash
 from holdfast.kernel.settings.runner_kinds import Architecture, Scope
@@ -43,11 +47,6 @@ class ClassView(Shape, frozen=True, kw_only=True):
     pool: str | None
 
 
-class ClassList(Shape, frozen=True, kw_only=True):
-    items: list[ClassView]
-    cursor: None = None
-
-
 class TriedLabels(Shape, frozen=True, kw_only=True):
     """What becomes of a label set. `labels_hash` names it; `limits_hash` names it without its token."""
 
@@ -61,6 +60,20 @@ class TriedLabels(Shape, frozen=True, kw_only=True):
     served_by: ClassView | None
 
 
+class WaitingLabels(TriedLabels, frozen=True, kw_only=True):
+    """A label set of a repository, and how many of its jobs wait with it."""
+
+    jobs: Count
+
+
+class ClassList(Shape, frozen=True, kw_only=True):
+    """`waiting` is there if it was asked for."""
+
+    items: list[ClassView]
+    cursor: None = None
+    waiting: list[WaitingLabels] | UnsetType = UNSET
+
+
 class RefreshedTypes(Shape, frozen=True, kw_only=True):
     """A new table of instance types: what it has that the shipped one has not, and the other way round."""
 
@@ -71,10 +84,20 @@ class RefreshedTypes(Shape, frozen=True, kw_only=True):
     done: bool
 
 
-def class_list(offer: Offer) -> ClassList:
+def class_list(offer: Offer, waiting: Iterable[JobView] | None = None) -> ClassList:
+    """What each profile offers, and what the labels of jobs that wait become."""
     plain = ((profile, machine_spec(offer, profile, MachineRequest())) for profile in offer.settings.offered)
     items = [_class_view(offer, profile, spec) for profile, spec in plain if isinstance(spec, MachineSpec)]
-    return ClassList(items=items)
+    return ClassList(items=items, waiting=UNSET if waiting is None else _waiting_labels(offer, waiting))
+
+
+def _waiting_labels(offer: Offer, jobs: Iterable[JobView]) -> list[WaitingLabels]:
+    """In the order of the jobs, which is by age."""
+    counts = Counter((label_set(map(str, job.labels or ())), job.repo_full_name) for job in jobs)
+    return [
+        WaitingLabels(**structs.asdict(tried_labels(offer, labels, repository)), jobs=count)
+        for (labels, repository), count in counts.items()
+    ]
 
 
 def tried_labels(offer: Offer, labels: Iterable[str], repository: str | None) -> TriedLabels:

@@ -197,6 +197,24 @@ def test_without_profiles_a_queued_job_is_explained_as_before(world: JobWorld, d
     assert following == "Next: the runner fleet schedules a runner"
 
 
+def test_the_labels_of_waiting_jobs_are_counted_with_what_becomes_of_them(world: JobWorld) -> None:
+    world.run()
+    for number, labels in enumerate((["small"], ["ubuntu-latest"], ["Small"], ["deploy"], ["small", "\x1b[2J"]), 3):
+        world.job(number, "queued", labels=labels, after=number)
+    found = json.loads(holdfast("runners", "classes", "--waiting", "--json").stdout)
+    Draft202012Validator(document("runner-classes")).validate(found)
+    assert [(each["jobs"], each["labels"], each["verdict"]) for each in found["waiting"]] == [
+        (2, ["small"], "served"),
+        (1, ["ubuntu-latest"], "not_ours"),
+        (1, ["deploy"], "unservable"),
+        (1, ["\x1b[2j", "small"], "unservable"),
+    ]
+    shown = holdfast("runners", "classes", "--waiting").stdout.splitlines()[-4:]
+    assert shown[0].split(maxsplit=3) == ["2", REPOSITORY, "small", "m7i.large, m7a.large, m6i.large"]
+    assert "unservable: profile deploy is only for" in shown[2]
+    assert all(line.isprintable() for line in shown)
+
+
 # The table of instance types
 
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -23,6 +24,7 @@ from holdfast.console.http.connection_limits import HEAD_BYTES_MOST
 from holdfast.console.metrics.registry import Metrics
 from holdfast.control.clock_check import WrongClock
 from holdfast.entrypoints.process_setup import JsonLines, TextLines
+from holdfast.jobs.intake.webhook import WebhookSecrets
 from holdfast.kernel.errors import StoreUnavailable, WriteConflict
 from holdfast.kernel.text import age
 from holdfast.ports.store import Key, PutItem, Query, attr
@@ -30,7 +32,9 @@ from holdfast.ports.store.admin import TableDifference
 from holdfast.ports.store.tables import LOGS, STATE
 from holdfast.views.system_status import TableStatus
 from tests.clocks import StillClock
+from tests.payloads import INSTALLATION_ID, job_payload
 from tests.support.application import ServedWorld, ask, fail_with
+from tests.support.runner_offers import EXAMPLE
 from tests.support.server_process import START_SECONDS_MOST, environment, next_line, running, start
 from tools.environment import ROOT
 
@@ -470,3 +474,23 @@ def test_a_hanging_dynamodb_does_not_keep_it_from_stopping(tmp_path: Path) -> No
             connection.close()
     assert code == 0
     assert "Traceback" not in errors
+
+
+def test_the_page_of_a_queued_job_says_what_its_labels_become(tmp_path: Path) -> None:
+    """The server joins the tracker and what operators offer."""
+    shutil.copy(EXAMPLE, tmp_path / "holdfast.toml")
+    secret = "It's a Secret to Everybody"
+    body = json.dumps(job_payload("queued", job_id=3, labels=["holdfast=1/cpu=64"])).encode()
+    headers = {
+        "Content-Type": "application/json",
+        "X-GitHub-Event": "workflow_job",
+        "X-GitHub-Delivery": "4d8ed510-a74e-11f1-0000-000000000001",
+        "X-GitHub-Hook-Installation-Target-ID": "1",
+        "X-Hub-Signature-256": WebhookSecrets.from_text(secret).signature_of(body),
+    }
+    with running(tmp_path, GITHUB_WEBHOOK_SECRET=secret) as server:
+        assert server.post("/webhooks/github", body, headers)[0] == 200
+        status, page = server.get(f"/jobs/{INSTALLATION_ID}/3")
+    assert status == 200
+    assert "[runners.bounds] is only for acme/*, and not for acme-corporation/backend-service" in page
+    assert "The nearest that would do: small." in page
