@@ -12,12 +12,12 @@ _WITHIN: Final = f"{_CLASSES}::test_no_label_reaches_beyond_what_the_operator_al
 
 LABELS: Final = (
     Mutant(
-        "a label's number replaces the operator's bound",
+        "only the beginning of what is asked is compared, and only with the upper bound",
         "holdfast.runners.machine_spec",
         "        if asked is not None and bound is not None and asked not in bound:\n",
         "        if asked is not None and bound is not None and asked.least > bound.most:\n",
-        where=_WITHIN,
-        says="a range that begins within the bounds may end anywhere, and disk=1 is below them",
+        where=f"{_CLASSES}::test_what_cannot_be_served_has_a_reason_and_the_nearest_that_would_do",
+        says="cpu=8-64 is accepted where 16 is the most, and disk=1 where 40 is the least",
     ),
     Mutant(
         "every image may be asked for by its name",
