@@ -28,6 +28,7 @@ FOUND = {
     10571: "SpotIndependent: the checker took the handler of a hint for that of an interruption, which was over",
     10310: "NoStuckNotice: EC2 forgot the machine before its replacement joined, and its notice stayed open for ever",
     30607: "NoStuckNotice: the checker did not know that a zone without capacity is left out for up to an hour",
+    30306: "CursorKept: a first delivery that came almost three days late and failed was not requested again",
     303: "SafeTerminate: a machine was terminated with three pods on it",
     4: "RetryOnce: a person had retried it, and that attempt, which no interruption had failed, was retried",
     202: "CountersExact: a sweep that found a job of a run that never started was killed; the job stayed open for ever",

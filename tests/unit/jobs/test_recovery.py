@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -19,7 +20,7 @@ from holdfast.ports.store.tables import RUNS, STATE
 from holdfast.simulator.proof.processes import Killed
 from holdfast.simulator.world.github_objects import JobPlan, SimRun
 from tests.call_gate import CallGate, CallPoint, PortCall
-from tests.payloads import CREATED
+from tests.payloads import CREATED, delivery_id
 from tests.support.recovery_stage import APP, INSTALLATION, Stage
 from tests.support.simulated_github import GitHubHabits
 
@@ -125,6 +126,15 @@ def test_only_relevant_failed_deliveries_are_requested_again(
 ) -> None:
     record = DeliveryRecord(1, "not a uuid", CREATED, is_redelivery, status, "workflow_job")
     assert is_worth_redelivery(record, CREATED.plus(age_seconds)) is expected
+
+
+def test_a_first_delivery_that_came_days_late_is_requested_again() -> None:
+    """GitHub redelivers for three days after the first attempt, however old the event is."""
+    event = CREATED.plus(-LOG_SECONDS + 60)
+    record = DeliveryRecord(1, delivery_id(event), CREATED, is_redelivery=False, status_code=500, event="workflow_job")
+    for attempt in (record, replace(record, is_redelivery=True)):
+        assert is_worth_redelivery(attempt, CREATED.plus(120))
+        assert not is_worth_redelivery(attempt, CREATED.plus(LOG_SECONDS + 1))
 
 
 def test_a_rate_limit_is_raised_and_loses_nothing() -> None:

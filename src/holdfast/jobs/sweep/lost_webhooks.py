@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.jobs.intake.webhook import short_mark
-from holdfast.jobs.model.times import made_at
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.kernel.errors import Retryable, WriteConflict
 from holdfast.kernel.ids import joined_key
@@ -53,10 +52,11 @@ def cursor_key(app_id: int) -> Key:
 def is_worth_redelivery(record: DeliveryRecord, now: Instant) -> bool:
     """Whether a failed delivery may succeed if redelivered.
 
-    One that we refused is redelivered once: a wrong secret may have been corrected since.
+    One that we refused is redelivered once: a wrong secret may have been corrected since. GitHub redelivers for three
+    days after the first attempt, which may itself be days after the event. It refuses later requests, and then no
+    further attempt appears in the log.
     """
-    sent = made_at(record.guid) or record.delivered_at
-    if record.is_success or record.status_code in _HOPELESS or now.seconds_since(sent) > LOG_SECONDS:
+    if record.is_success or record.status_code in _HOPELESS or now.seconds_since(record.delivered_at) > LOG_SECONDS:
         return False
     return not (record.is_redelivery and 400 <= record.status_code < 500 and record.status_code != _SLOW)
 
