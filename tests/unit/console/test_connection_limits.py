@@ -14,6 +14,7 @@ from holdfast.console.http.connection_limits import (
     HEAD_SECONDS_MOST,
     HEALTH_CONNECTIONS,
     INCOMPLETE_PER_ADDRESS_MOST,
+    PIPELINED_MOST,
     REQUEST_SECONDS_MOST,
     UNREAD_SECONDS_MOST,
     LimitedConnection,
@@ -149,6 +150,20 @@ def test_a_malformed_request_is_refused_once() -> None:
         connection, wire = house.connect()
         connection.data_received(b"\r\rnonsense" + bytes(HEAD_BYTES_MOST))
         assert wire.said.count(b"HTTP/1.1 ") == 1
+
+    inside(story)
+
+
+@pytest.mark.parametrize(("requests", "is_refused"), [(1 + PIPELINED_MOST, False), (2000, True)])
+def test_pipelined_requests_are_limited(requests: int, is_refused: bool) -> None:
+    """One read of 64 KB would otherwise queue thousands of them."""
+
+    async def story(house: House) -> None:
+        connection, wire = house.connect()
+        connection.data_received(ASK * requests)
+        assert len(connection.pipeline) <= PIPELINED_MOST
+        assert wire.is_closed is is_refused
+        assert wire.said.startswith(b"HTTP/1.1 400") is is_refused
 
     inside(story)
 

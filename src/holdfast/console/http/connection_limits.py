@@ -23,6 +23,9 @@ REQUEST_SECONDS_MOST: Final = 60.0  # to receive all of it; a webhook's body has
 UNREAD_SECONDS_MOST: Final = 30.0
 # Only those without a whole request count: behind a proxy, all connections have one address.
 INCOMPLETE_PER_ADDRESS_MOST: Final = 200
+# Requests that a client sends before it has read the response to an earlier one. Browsers and GitHub send none, and
+# each waits in memory: 64 KB hold thousands of small ones.
+PIPELINED_MOST: Final = 16
 HEALTH_CONNECTIONS: Final = 20
 HEALTH_PATHS: Final = ("/healthz", "/readyz", "/readyz/store")
 _CONNECTIONS_MOST: Final = 1000
@@ -109,6 +112,8 @@ class LimitedConnection(HttpToolsProtocol):
             self._refuse(b"431 Request Header Fields Too Large", b"the request headers are too large")
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= PIPELINED_MOST:
+            raise ValueError("too many pipelined requests")  # ends the parsing: uvicorn answers 400, and closes
         super().on_message_begin()
         if not self.transport.get_write_buffer_size():
             self._expect_no_reading()
