@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, Protocol
 
+from holdfast.adapters.system_clock import SystemClock
 from holdfast.cluster.plan import TickResult
 from holdfast.cluster.spot.events import WORTH_A_LOOK, EventOutcome, take_event
 from holdfast.cluster.tick import Cluster, is_unfinished, tick
 from holdfast.cluster.wake_up import SOONEST_SECONDS, Change
 from holdfast.control.lease import LeaseHeld
 from holdfast.control.tick_loop import AGAIN_SECONDS
+from holdfast.entrypoints.folded_lines import FoldedLines
 from holdfast.entrypoints.tick_reports import TickReports
 from holdfast.entrypoints.wiring.world import OpenWorld
 from holdfast.fleet.ec2_events import parse_ec2_event
@@ -46,6 +48,7 @@ class Loop:
 
     def __init__(self, name: str, run: Callable[[], float]) -> None:
         self._run_once = run
+        self._lines = FoldedLines(_log, SystemClock())
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name=name, daemon=True)
@@ -79,6 +82,10 @@ class Loop:
         while not self._stopping.is_set():
             try:
                 seconds = self._run_once()
+                self._lines.is_over(f"{self} works again")
+            except HoldfastError as error:  # a full disk, say: known, so without a traceback
+                self._lines.log(logging.ERROR, f"{self} failed: {error}; retrying soon")
+                seconds = AFTER_ERROR_SECONDS
             except Exception:
                 _log.exception("%s failed with an unexpected error; retrying soon", self)
                 seconds = AFTER_ERROR_SECONDS

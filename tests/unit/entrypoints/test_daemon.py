@@ -107,6 +107,26 @@ def test_a_loop_survives_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) ->
         assert counting.over.wait(PATIENCE_SECONDS)
 
 
+def test_a_known_error_of_a_loop_is_one_line_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk would otherwise fill what is left of it with tracebacks."""
+    monkeypatch.setattr("holdfast.entrypoints.daemon.AFTER_ERROR_SECONDS", 0.0)
+
+    def disk_is_full() -> float:
+        raise NeedsOperator("the simulated world cannot be written: No space left on device")
+
+    caplog.set_level("INFO")
+    counting = Counting(until=6, actions=[disk_is_full] * 4)
+    with Loop("world", counting.once):
+        assert counting.over.wait(PATIENCE_SECONDS)
+    assert caplog.messages == [
+        "world failed: the simulated world cannot be written: No space left on device; retrying soon",
+        "world works again, after 4 failures",
+    ]
+    assert not any(record.exc_info for record in caplog.records)
+
+
 def test_a_loop_that_waits_for_an_hour_stops_at_once() -> None:
     counting = Counting(until=1, actions=[lambda: 3600.0])
     with Loop("test", counting.once) as loop:

@@ -1,6 +1,8 @@
 """The persistent simulated world: its time passes by itself, and it survives the program."""
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +31,26 @@ def test_changes_through_a_port_survive_a_kill(tmp_path: Path) -> None:
     second = PersistentWorld(tmp_path / "world", begin, speed=1)
     assert second.machines.launch(order("one")).id == machine.id
     assert second.now() >= first._begun
+
+
+def test_a_full_disk_is_one_error_with_a_remedy_and_keeps_the_old_file(tmp_path: Path) -> None:
+    """The limit of a file's size stands in for the disk: the write fails in the same way, in the middle."""
+    path = tmp_path / "world"
+    world = PersistentWorld(path, begin, speed=1)
+    world.keep()
+    before, (soft, hard) = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))
+    try:
+        for write in (world.keep, lambda: world.machines.launch(order("one")), world.close):
+            with pytest.raises(NeedsOperator, match=r"cannot be written: File too large; .* make room"):
+                write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert not (tmp_path / "world.new").exists()
+    PersistentWorld(path, begin, speed=1).close()  # the lock was released
 
 
 def test_time_passes_at_its_speed_and_due_events_happen(tmp_path: Path) -> None:

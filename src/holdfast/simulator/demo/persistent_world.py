@@ -8,6 +8,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Self, TypeVar
@@ -136,9 +137,11 @@ class PersistentWorld:
 
     def close(self) -> None:
         if self._hold is not None:
-            self.keep()
-            os.close(self._hold)
-            self._hold = None
+            try:
+                self.keep()
+            finally:
+                os.close(self._hold)
+                self._hold = None
 
     def __enter__(self) -> Self:
         return self
@@ -284,13 +287,21 @@ def _hold(path: Path) -> int:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace the file in one step: after a kill it has the old content or the new one."""
+    """Replace the file in one step: after a kill, or on a full disk, it has the old content or the new one."""
     temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)  # of a process that was killed
-    # O_EXCL does not follow a link: the directory may have come from an archive, with a link to another file.
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(content)
-    temporary.replace(path)
+    try:
+        temporary.unlink(missing_ok=True)  # of a process that was killed
+        # O_EXCL does not follow a link: the directory may have come from an archive, with a link to another file.
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)  # what fitted; others need the space
+        raise NeedsOperator(
+            f"the simulated world {path} cannot be written: {error.strerror}; its last minutes are lost if the process "
+            "ends before that: make room on the disk, or choose another directory with --data"
+        ) from error
 
 
 def _read(path: Path) -> OrdinaryDay | None:
