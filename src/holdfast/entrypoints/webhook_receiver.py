@@ -40,12 +40,14 @@ STATUSES: Final = {
     WebhookRefusal.TOO_LARGE: (413, "too_large"),
     WebhookRefusal.NOT_JSON: (415, "unsupported_media_type"),
     WebhookRefusal.MALFORMED: (400, "bad_request"),
+    WebhookRefusal.WRONG_SERVER: (403, "wrong_server"),
     WebhookRefusal.TOO_OLD: (503, "unavailable"),  # the sweep does not request a 400 again
 }
 
 _log = logging.getLogger(__name__)
 # GitHub sends hundreds of webhooks a minute: a line for each would fill a disk that is nearly full.
 _not_stored = FoldedLines(_log, SystemClock())
+_wrong_server = FoldedLines(_log, SystemClock())
 
 
 class WebhookOutcome(Struct, frozen=True):
@@ -104,6 +106,8 @@ def _admitted_or_refused(headers: Mapping[str, str], body: bytes, known: Webhook
 def _outcome(receipt: Receipt | HoldfastError) -> WebhookOutcome:
     if isinstance(receipt, WebhookRefused):
         status, code = STATUSES[receipt.refusal]
+        if receipt.refusal is WebhookRefusal.WRONG_SERVER:
+            _wrong_server.log(logging.ERROR, f"webhook refused: {receipt}")
         return _failed(status, code, str(receipt))
     if isinstance(receipt, HoldfastError):
         # Store unavailable, or table missing or full: not acknowledged, so GitHub's delivery log lists it as failed.

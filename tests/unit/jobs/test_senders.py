@@ -1,6 +1,7 @@
 """Who sends: replays, other installations, other servers, and an organization's hook beside an App."""
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,20 @@ from msgspec.structs import replace
 
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
+from holdfast.entrypoints import webhook_receiver
+from holdfast.entrypoints.folded_lines import FoldedLines
+from holdfast.entrypoints.wiring.jobs import accepted_senders, github_server
 from holdfast.jobs.intake.payloads import UnusablePayload
 from holdfast.jobs.intake.senders import Senders
 from holdfast.jobs.intake.tracker import Tracker, installations
-from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult, WebhookRefused
+from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult, WebhookRefusal, WebhookRefused
 from holdfast.jobs.model.job import MARKS_MOST
 from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.jobs.read import queries
 from holdfast.jobs.read.queries import Paging
 from holdfast.kernel.ids import InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.settings import load_settings
 from holdfast.ports.store import Query, Store
 from holdfast.ports.store.tables import LOGS, TABLES
 from tests.clocks import StillClock
@@ -188,14 +193,19 @@ def test_a_job_that_waited_for_an_approval_is_not_a_replay(store: Store) -> None
 # Servers
 
 
+def assert_of_another_server(tracker: Tracker, sent: Delivery, message: str) -> None:
+    with pytest.raises(WebhookRefused, match=message) as refused:
+        tracker.receive(sent)
+    assert refused.value.refusal is WebhookRefusal.WRONG_SERVER
+
+
 def test_two_servers_with_the_same_ids_do_not_mix(store: Store) -> None:
     there = {"html_url": "https://ghe.example.com/acme-corporation/backend-service"}
     tracker = tracker_on(store)
     tracker.receive(job("queued", 0))
     other = with_repository(job("completed", 60, started=30), **there)
-    reason = "of ghe.example.com: the id belongs to github.com"
-    assert_refused(store, tracker.receive(other), reason)
-    assert_refused(store, tracker_on(store).receive(other), reason)  # another process
+    for process in (tracker, tracker_on(store)):
+        assert_of_another_server(process, other, "installation 12345678 of ghe.example.com: github.com is tracked")
     assert (queries.job(store, JOB) or {})["status"] == "queued"
 
 
@@ -203,8 +213,71 @@ def test_two_servers_without_installations_do_not_mix(store: Store) -> None:
     there = {"html_url": "https://ghe.example.com/acme-corporation/backend-service"}
     tracker = tracker_on(store)
     tracker.receive(without_installation(job("queued", 0)))
-    receipt = tracker.receive(with_repository(without_installation(job("completed", 60)), **there))
-    assert_refused(store, receipt, "installation 0 of ghe.example.com")
+    other = with_repository(without_installation(job("completed", 60)), **there)
+    assert_of_another_server(tracker, other, "installation 0 of ghe.example.com")
+
+
+def test_a_wrong_server_that_came_first_does_not_keep_the_configured_one_out(store: Store) -> None:
+    """Whoever has the secret may be first. Its webhooks fail in its delivery log, and are not acknowledged."""
+    wrong = with_repository(job("queued", 0), html_url="https://ghe.example.com/acme-corporation/backend-service")
+    tracker_on(store).receive(wrong)  # before the API was configured
+    tracker = tracker_on(store, senders=Senders(server="github.com"))
+    assert tracker.receive(job("in_progress", 30)).result is ReceiptResult.STORED
+    assert_of_another_server(tracker, wrong, "of ghe.example.com: github.com is tracked here")
+    fresh = tracker_on(memory_store(StillClock(NOW)), senders=Senders(server="github.com"))
+    assert_of_another_server(fresh, wrong, "of ghe.example.com")
+    with pytest.raises(WebhookRefused, match=r"github\.com is tracked"):
+        fresh.recognized_job(wrong, NOW)
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("https://api.github.com", "github.com"),
+        ("https://API.github.com/", "github.com"),
+        ("https://api.acme.ghe.com", "acme.ghe.com"),
+        ("https://github.example.com/api/v3", "github.example.com"),
+        ("https://github.example.com:8443/api/v3/", "github.example.com:8443"),
+        ("https://proxy.example.com/github", None),
+        ("https://proxy.example.com", None),
+    ],
+)
+def test_the_apis_url_names_the_server(url: str, server: str | None) -> None:
+    assert github_server(url) == server
+    access = {"HOLDFAST_WORLD": "aws", "GITHUB_API_URL": url.lower().rstrip("/"), "GITHUB_TOKEN_FILE": "/x"}
+    assert accepted_senders(load_settings(access)).server == server
+    assert accepted_senders(load_settings({"HOLDFAST_WORLD": "aws"})).server is None, "without access, any server"
+
+
+def test_another_server_is_answered_with_403_and_logged_once(
+    store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = FoldedLines(logging.getLogger("test"), StillClock())
+    monkeypatch.setattr(webhook_receiver, "_wrong_server", lines)
+    tracker = tracker_on(store, senders=Senders(server="ghe.example.com"))
+    outcomes = [
+        webhook_receiver._outcome(error)
+        for error in tracker.receive_all([job("queued", 0), job("in_progress", 1)])
+        if isinstance(error, WebhookRefused)
+    ]
+    assert [outcome.status for outcome in outcomes] == [403, 403]
+    assert caplog.text.count("webhook refused: installation 12345678 of github.com") == 1
+
+
+def test_an_owners_installation_is_not_replaced(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """A webhook may name any owner. Otherwise one of them could move an organization's jobs elsewhere."""
+    tracker = tracker_on(store)
+    tracker.receive(job("queued", 0))
+    other = delivery("workflow_job", job_payload("queued", installation=5, job_id=77), CREATED)
+    for process in (tracker, tracker, tracker_on(store)):
+        process.receive(other)
+        hook = replace(without_installation(job("in_progress", 30)), target="org")
+        process.receive(hook)
+    assert queries.job(store, JobKey(InstallationId(5), JobId(77))) is not None, "it is tracked as it says"
+    assert queries.job(store, JobKey(InstallationId(5), JobId(JOB_ID))) is None
+    assert (queries.job(store, JOB) or {})["status"] == "in_progress"
+    warnings = [line for line in caplog.messages if "acme-corporation has installation 12345678" in line]
+    assert len(warnings) == 2, "once in each process"
 
 
 def test_an_organizations_hook_beside_an_app_tracks_each_job_once(store: Store) -> None:
@@ -241,7 +314,7 @@ def test_without_the_store_a_sender_is_recognized_from_memory(store: Store) -> N
     assert found.id == INSTALLATION
     tracker.recognized_job(with_repository(job("in_progress", 30), html_url=None), NOW)
     other = with_repository(job("in_progress", 30), html_url="https://ghe.example.com/acme-corporation/backend-service")
-    with pytest.raises(UnusablePayload, match=r"the id belongs to github\.com"):
+    with pytest.raises(WebhookRefused, match=r"github\.com is tracked here"):
         tracker.recognized_job(other, NOW)
     with pytest.raises(UnusablePayload, match="GITHUB_INSTALLATIONS"):
         tracker_on(store, senders=Senders(frozenset({7}))).recognized_job(job("queued", 0), NOW)

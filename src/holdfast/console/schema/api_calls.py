@@ -229,7 +229,7 @@ WEBHOOK: Final = Call(
     headers=("X-GitHub-Event", "X-GitHub-Delivery", "X-Hub-Signature-256"),
     body=ANY_BODY,
     needs_body=True,
-    errors=(400, 401, 408, 413, 415, 503),
+    errors=(400, 401, 403, 408, 413, 415, 503),
 )
 CALLS: Final = (
     Call("get", "/api/cluster", "The cluster's state, and the last tick with its rules.", "cluster"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from urllib.parse import urlsplit
 
 from holdfast.entrypoints.wiring.migration import readable
 from holdfast.entrypoints.wiring.prices import price_table
@@ -33,7 +34,20 @@ def oldest_webhook_seconds(settings: Settings) -> float | None:
 
 def accepted_senders(settings: Settings) -> Senders:
     listed = settings.github_installations
-    return Senders(None if listed is None else frozenset(map(int, listed)))
+    s = settings
+    has_access = s.holdfast_world != "sim" and any((s.github_app_id, s.github_token_file, s.github_token_parameter))
+    server = github_server(settings.github_api_url) if has_access else None
+    return Senders(None if listed is None else frozenset(map(int, listed)), server)
+
+
+def github_server(api_url: str) -> str | None:
+    """The host of GitHub's web pages, which its webhooks name, as GitHub documents the URLs; None for any other."""
+    parts = urlsplit(api_url.lower())
+    if parts.netloc == "api.github.com":
+        return "github.com"
+    if parts.netloc.startswith("api.") and parts.netloc.endswith(".ghe.com"):
+        return parts.netloc.removeprefix("api.")
+    return parts.netloc if parts.path.rstrip("/") == "/api/v3" else None
 
 
 def view_context(settings: Settings) -> Viewing:

@@ -43,6 +43,7 @@ class WebhookRefusal(StrEnum):
     TOO_LARGE = "too_large"  # 413
     NOT_JSON = "not_json"  # another media type, or encoded content (415)
     MALFORMED = "malformed"  # signed, but not JSON, past a limit of it, or without GitHub's headers (400)
+    WRONG_SERVER = "wrong_server"  # of another GitHub server than this one tracks (403)
     TOO_OLD = "too_old"  # a replay; or our clock is ahead, so the sweep must request it again (503)
 
 

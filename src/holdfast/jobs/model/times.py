@@ -20,6 +20,9 @@ _FIRST: Final = Instant.from_iso("2000-01-01T00:00:00Z")
 _LAST: Final = Instant.from_iso("2500-01-01T00:00:00Z")
 _TEXT_MOST: Final = 40
 _EARLY_MS: Final = 60_000  # GitHub's own clocks differ a little
+# What is sent is at most this far ahead of our clock, and no right clock is before this was written.
+_AHEAD_SECONDS_MOST: Final = 366 * 86_400
+_WRITTEN: Final = Instant.from_iso("2026-01-01T00:00:00Z")
 _LATE_MS: Final = 60 * 86_400_000  # an approval may wait 30 days, a job queue for one and run for five
 
 
@@ -61,9 +64,12 @@ def is_too_old(
 def not_before(now: Instant, sent: Instant | None) -> Instant:
     """When something arrived: by our clock, but not before it was sent.
 
-    With a clock that is years behind, an item would otherwise be stored as expired already.
+    With a clock that is years behind, an item would otherwise be stored as expired already. A time in the far future is
+    not believed: an item would never expire.
     """
-    return now if sent is None else max(now, sent)
+    if sent is None:
+        return now
+    return max(now, min(sent, max(now, _WRITTEN).plus(_AHEAD_SECONDS_MOST)))
 
 
 def seconds_text(text: str | None) -> str | None:
