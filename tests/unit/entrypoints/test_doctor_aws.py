@@ -126,7 +126,8 @@ def test_credentials_are_shown_and_the_servers_time_is_read(account: Account) ->
     time = ServerTime()
     (found,) = aws.identity(CLOCK, time)
     assert (found.outcome, "arn:aws:sts::123456789012:" in found.seen) == (FindingOutcome.OK, True)
-    assert found.seen.endswith(f"in {REGION}")
+    (where,) = aws.region()
+    assert where.seen == f"{REGION}, from AWS_DEFAULT_REGION"
     assert time.who == "AWS"
     assert time.theirs is not None
 
