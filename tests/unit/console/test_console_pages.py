@@ -11,7 +11,7 @@ from msgspec import structs
 
 from holdfast.console.pages.cluster import folded
 from holdfast.console.pages.event_groups import by_action, grouped
-from holdfast.console.pages.shell import environment, unbroken
+from holdfast.console.pages.shell import environment, unbroken, words
 from holdfast.kernel.errors import StoreUnavailable
 from holdfast.kernel.text import one_line
 from holdfast.ports.store.tables import JOB_EVENTS
@@ -599,3 +599,7 @@ def test_the_job_page_shows_an_event_of_an_older_deployment() -> None:
     assert page.status == 200
     assert "unknown event" in page.text
     assert "UNSET" not in page.text
+
+
+def test_a_truth_value_is_shown_as_a_word() -> None:
+    assert [words(value) for value in (True, False, "begin_scale_up", 1)] == ["yes", "no", "begin scale up", "1"]
