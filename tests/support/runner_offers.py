@@ -1,5 +1,6 @@
 """Offers for tests: the one of the guide, and any that operators might write."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Final, TypeVar
@@ -32,6 +33,24 @@ SPANS: Final = st.tuples(SIZES, SIZES).map(lambda ends: Span(min(ends), max(ends
 WIDE: Final = st.tuples(st.integers(1, 4), st.integers(8, 200)).map(lambda ends: Span(*ends))
 _ARCHITECTURES: Final[tuple[Architecture | None, ...]] = (None, None, "x64", "arm64")
 _SPOT_RULES: Final[tuple[SpotRule, ...]] = ("prefer", "never", "only")
+
+
+def described(*rows: tuple[str, int, int, str]) -> str:
+    """As `aws ec2 describe-instance-types` prints it, with some of its attributes."""
+    return json.dumps(
+        {
+            "InstanceTypes": [
+                {
+                    "InstanceType": name,
+                    "CurrentGeneration": True,
+                    "VCpuInfo": {"DefaultVCpus": vcpus, "DefaultCores": 1},
+                    "MemoryInfo": {"SizeInMiB": mib},
+                    "ProcessorInfo": {"SupportedArchitectures": [architecture]},
+                }
+                for name, vcpus, mib, architecture in rows
+            ]
+        }
+    )
 
 
 def offer_of(text: str) -> Offer:

@@ -35,6 +35,7 @@ from tests.payloads import JOB_ID
 from tests.support.commands import ARGUMENTS, DEPLOYMENT, ENDLESS, REFUSED, leaves
 from tests.support.job_world import NOW, JobWorld, in_the_afternoon
 from tests.support.price_lists import listed, product
+from tests.support.runner_offers import described
 from tests.support.terminal import on_terminal
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "terminal.md"
@@ -58,6 +59,7 @@ def filled(directory: Path) -> Path:
         world.job(JOB_ID, "queued", "in_progress", "completed", conclusion="failure")
         world.job(2, "queued", "waiting", after=60, deployment=DEPLOYMENT)
     (directory / "list.json").write_text(listed(product()))
+    (directory / "types.json").write_text(described(("m7i.large", 2, 8192, "x86_64")))
     return directory
 
 

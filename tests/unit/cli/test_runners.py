@@ -19,7 +19,7 @@ from holdfast.ports.store.tables import TABLES
 from tests.clocks import StillClock
 from tests.payloads import REPOSITORY
 from tests.support.job_world import NOW, JobWorld, in_the_afternoon
-from tests.support.runner_offers import EXAMPLE
+from tests.support.runner_offers import EXAMPLE, described
 
 
 @pytest.fixture(autouse=True)
@@ -216,24 +216,6 @@ def test_the_labels_of_waiting_jobs_are_counted_with_what_becomes_of_them(world:
 
 
 # The table of instance types
-
-
-def described(*rows: tuple[str, int, int, str]) -> str:
-    """As `aws ec2 describe-instance-types` prints it, with some of its attributes."""
-    return json.dumps(
-        {
-            "InstanceTypes": [
-                {
-                    "InstanceType": name,
-                    "CurrentGeneration": True,
-                    "VCpuInfo": {"DefaultVCpus": vcpus, "DefaultCores": 1},
-                    "MemoryInfo": {"SizeInMiB": mib},
-                    "ProcessorInfo": {"SupportedArchitectures": [architecture]},
-                }
-                for name, vcpus, mib, architecture in rows
-            ]
-        }
-    )
 
 
 NEW = ("m99i.large", 2, 8192, "x86_64")
