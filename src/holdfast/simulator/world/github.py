@@ -47,12 +47,20 @@ _PAGE: Final = 100
 _LOG_SECONDS: Final = 3 * 86_400
 
 
+def ordinals_of(jobs: int) -> int:
+    """How many ordinals a run takes. Each has a range of numbers for webhooks, so a large run takes several."""
+    return 1 + jobs * _WEBHOOKS_EACH_JOB // WEBHOOKS_MOST
+
+
 def ignored(_job: SimJob) -> None:
     """The default of `on_job`. Not a lambda, which could not be stored."""
 
 
 class SimulatedGitHub(ABC):
     """`on_job` is called with each new job."""
+
+    # What happens now happened so long ago, and its webhooks are late. Of the class: stored worlds do not have it.
+    _ago_seconds = 0.0
 
     def __init__(self, timeline: Timeline, *, calls_per_hour: int = CALLS_PER_HOUR, first_number: int = 1000) -> None:
         self._timeline = timeline
@@ -65,7 +73,6 @@ class SimulatedGitHub(ABC):
         self.on_job: Callable[[SimJob], None] = ignored
         self._delivered: dict[int, Webhook] = {}
         self._numbers = first_number
-        self._ago_seconds = 0.0  # what happens now happened so long ago, and its webhooks are late
         self._calls: list[Instant] = []
 
     # Delivery
@@ -118,9 +125,8 @@ class SimulatedGitHub(ABC):
         now, details = self._now(), details or RunDetails()
         run = SimRun(RunId(self._number()), installation, repository, now, self.runs_started, details)
         run.later = list(later)
-        run.ordinals += len(jobs) * _WEBHOOKS_EACH_JOB // WEBHOOKS_MOST
         self.runs[run.id] = run
-        self.runs_started += run.ordinals
+        self.runs_started += ordinals_of(len(jobs))
         self._send_run(run, "requested")
         for plan in jobs:
             self.add_job(run, plan)

@@ -59,10 +59,7 @@ class RunDetails:
 
 @dataclass(slots=True)
 class SimRun:
-    """The current state of a run. `later` has the stages whose jobs do not exist yet.
-
-    `ordinal` counts runs from 0. A large run takes `ordinals` numbers: each has a range of numbers for its webhooks.
-    """
+    """The current state of a run. `ordinal` counts runs from 0; `later` has the stages whose jobs do not exist yet."""
 
     id: RunId
     installation: InstallationId
@@ -77,7 +74,6 @@ class SimRun:
     webhooks: int = 0  # so far
     jobs: list[SimJob] = field(default_factory=list)  # of all attempts
     later: list[Sequence[JobPlan]] = field(default_factory=list)
-    ordinals: int = 1
 
     def jobs_of(self, attempt: int) -> list[SimJob]:
         return [job for job in self.jobs if job.run_attempt == attempt]

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -13,8 +13,8 @@ from holdfast.ports.github import DeliveryRecord
 from holdfast.simulator.proof.faults import FaultKind, Faults
 from holdfast.simulator.proof.github.plans import GitHubPlan
 from holdfast.simulator.world.chance import drawn
-from holdfast.simulator.world.github import CALLS_PER_HOUR, WEBHOOKS_MOST, SimulatedGitHub
-from holdfast.simulator.world.github_objects import Webhook
+from holdfast.simulator.world.github import CALLS_PER_HOUR, WEBHOOKS_MOST, SimulatedGitHub, ordinals_of
+from holdfast.simulator.world.github_objects import JobPlan, RunDetails, SimRun, Webhook
 from holdfast.simulator.world.timeline import Timeline
 
 # The numbers of these processes begin here, far from those of the cluster's.
@@ -55,7 +55,19 @@ class FaultyGitHub(SimulatedGitHub):
         self.on_attempt: Callable[[DeliveryAttempt], None] = lambda _: None
         self.record: Callable[[str], None] = lambda _: None
         self.delivered = 0
+        self._ordinals: dict[int, int] = {}  # how many a run takes, by its first
         self._known_owners: dict[InstallationId, Instant] = {}  # whose first webhook was acknowledged, and when
+
+    def start_run(
+        self,
+        installation: InstallationId,
+        repository: str,
+        jobs: Sequence[JobPlan],
+        later: Sequence[Sequence[JobPlan]] = (),
+        details: RunDetails | None = None,
+    ) -> SimRun:
+        self._ordinals[self.runs_started] = ordinals_of(len(jobs))
+        return super().start_run(installation, repository, jobs, later, details)
 
     def heal(self) -> None:
         self.calls_per_hour = CALLS_PER_HOUR
@@ -72,7 +84,8 @@ class FaultyGitHub(SimulatedGitHub):
             return
         another = self._faults.draw(FaultKind.HOOK_TARGETS, name, number)
         if another is not None:
-            self._send_one(_of_another_hook(webhook, names_installation=another < 0.5))
+            offset = self._ordinals[webhook.run.ordinal] * WEBHOOKS_MOST // 2
+            self._send_one(_of_another_hook(webhook, offset, names_installation=another < 0.5))
 
     def _send_one(self, webhook: Webhook) -> None:
         name, number = f"hook-{webhook.number}", HOOKS + webhook.number * _ATTEMPTS_MOST
@@ -127,15 +140,16 @@ class FaultyGitHub(SimulatedGitHub):
         self.on_attempt(attempt)
 
 
-def _of_another_hook(webhook: Webhook, *, names_installation: bool) -> Webhook:
+def _of_another_hook(webhook: Webhook, offset: int, *, names_installation: bool) -> Webhook:
     """The same event from another hook: in the same millisecond, under an id of its own.
 
     A hook of the organisation does not know the App's installation.
     """
     time_low, time_mid, time_high, clock_high, clock_low, node = uuid.UUID(webhook.guid).fields
     guid = str(uuid.UUID(fields=(time_low, time_mid, time_high, clock_high, clock_low, node ^ 1 << 40)))
-    number = webhook.number + webhook.run.ordinals * WEBHOOKS_MOST // 2
     payload = json.loads(webhook.body)
     if not names_installation:
         del payload["installation"]
-    return replace(webhook, number=number, guid=guid, body=json.dumps(payload).encode(), target=_ORGANISATION)
+    return replace(
+        webhook, number=webhook.number + offset, guid=guid, body=json.dumps(payload).encode(), target=_ORGANISATION
+    )
