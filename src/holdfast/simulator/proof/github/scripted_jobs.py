@@ -63,7 +63,7 @@ class ScriptedJobs:
         days = self._faults.draw(FaultKind.HOOK_DAYS_LATE, f"past-run-{number}", number)
         if days is not None:
             index = number % len(INSTALLATIONS)
-            ago_seconds = (1 + 2 * days) * DAY_SECONDS
+            ago_seconds = (1 + 1.5 * days) * DAY_SECONDS  # GitHub redelivers for three days
             self._github.past_run(INSTALLATIONS[index], REPOSITORIES[index], JobPlan("nightly"), ago_seconds)
 
     def _begin(self, job: SimJob) -> None:
