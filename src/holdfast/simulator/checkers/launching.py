@@ -217,7 +217,7 @@ class MaxRunning(Checker):
 
 class ZonesEven(Checker):
     name = "ZonesEven"
-    off_with = frozenset({FaultKind.PAUSE, FaultKind.STALE_READ})
+    off_with = frozenset({FaultKind.PAUSE, FaultKind.STALE_READ, FaultKind.DIES_AT_BIRTH})
     says = "a machine is planned in a zone that has the fewest, unless EC2 refused a launch in the emptier ones"
 
     def cluster_written(self, by: Process, old: Item, new: Item) -> None:

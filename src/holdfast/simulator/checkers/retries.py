@@ -87,7 +87,7 @@ class RetryLive(JobChecker):
     says = (
         "in the end, no attempt is left that failed by spot interruptions alone, unless it is the third, one "
         "of its jobs deploys, the daily limit was reached, or a job's machine was launched for another job and was "
-        "interrupted before the job's start was stored"
+        "interrupted before the job's start was stored, or reported after its end"
     )
 
     def healed(self) -> None:

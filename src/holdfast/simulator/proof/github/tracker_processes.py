@@ -108,12 +108,16 @@ class TrackerProcesses:
 
     def _report(self, report: RunnerReport, tries: int, process: Process, ports: Ports) -> None:
         market = None
-        if report.kind == "runner_interrupted" and self._workload.running_on(report.job) is not report.job:
-            self._facts.interruption_reported(self._workload.running_on(report.job), self._timeline.now())
+        running = self._workload.running_on(report.job)
+        is_anothers = report.kind == "runner_interrupted" and running is not report.job
+        if is_anothers:
+            self._facts.interruption_reported(running, self._timeline.now())
         try:
             memory = self._memory()
             market = self._program.report_runner(ports, memory, process.name, report)
             self._idle.append(memory)
+            if is_anothers and running.status == "completed":
+                self._facts.unseen.add(running.id)  # the tracker looks among the jobs in progress
             if report.kind in ("runner_scheduled", "runner_rescheduled"):
                 self._workload.market[report.job.id] = market
                 self._recorder.scheduled(process, report.job, market)
