@@ -14,6 +14,11 @@ COMMON: Final = ("as_json", "holdfast_config", "holdfast_data")
 NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
     {
         ("holdfast jobs list", "instance_id"),  # a runner fleet looks its jobs up by machine
+        # DynamoDB cannot change what an index contains
+        *(
+            ("holdfast tables rebuild-index", name)
+            for name in ("index", "is_confirmed", "as_json", "dry_run", "holdfast_config", "holdfast_data")
+        ),
         ("holdfast help", "words"),  # people type `holdfast help run`
         # The runner fleet.
         *((f"holdfast runners {each}", name) for each in ("classes", "refresh", "try") for name in COMMON),
@@ -32,6 +37,7 @@ NEW_SETTINGS: Final[frozenset[str]] = frozenset(
         "CONSOLE_HOSTS",  # a user header is trusted under these hosts only
         "CONSOLE_PROXY_SECRET",  # and only with the proxy's secret
         "GITHUB_INSTALLATIONS",  # one secret signs for every installation
+        "JOBS_INDEX_PROJECTION",  # programs that query the tables themselves need the status
         "NEWEST_KEPT_SEC",  # the newest worker is protected for a time only
         "TEAM_PROPERTY",  # not every organization calls it team
         "ZONES_KEPT",  # the minimum can be reached with fewer workers than zones

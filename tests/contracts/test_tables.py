@@ -14,10 +14,11 @@ from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.sqlite import SqliteTables, sqlite_store
 from holdfast.adapters.system_clock import SystemClock
 from holdfast.entrypoints.wiring.tables import Tables
+from holdfast.kernel.errors import TableProblem
 from holdfast.ports.store import Index, Key, Projection, Query, Store, Table
-from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, TableAdmin, differences
+from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, RebuildIndex, TableAdmin, differences
 from holdfast.ports.store.schema import Billing
-from holdfast.ports.store.tables import TABLES
+from holdfast.ports.store.tables import JOBS, TABLES, IndexProjection, projecting
 from tests.clocks import StillClock
 from tests.contracts import backends
 from tests.servers.processes import RunningServer
@@ -170,6 +171,57 @@ def test_each_difference_is_reported_with_its_remedy(
     )
     assert remedy in difference.remedy
     assert difference.step is None
+
+
+def test_a_different_index_is_rebuilt_from_the_items(place: Place) -> None:
+    """Only when asked to; a finished rebuild changes nothing when it is repeated."""
+    before, after = (place.own(projecting((JOBS,), each)[0]) for each in (IndexProjection.KEYS, IndexProjection.STATUS))
+    place.admin.carry_out(CreateTable(before))
+    store = place.open_store((before,))
+    store.put(before, {"PK": "1#2", "SK": "v", "GSI3-PK": "1#3#1", "created_at": "2026", "status": "completed"})
+    place.close(store)
+    found = differences(after, place.admin.find(after), Billing.ON_DEMAND)
+    assert {(each.attribute, each.found, each.step) for each in found} == {
+        ("index GSI2: projection", "KEYS_ONLY", None),
+        ("index GSI2: included", "none", None),
+        ("index GSI3: projection", "KEYS_ONLY", None),
+        ("index GSI3: included", "none", None),
+    }
+    assert all("or set JOBS_INDEX_PROJECTION=keys" in each.remedy for each in found)
+    tables = Tables(place.admin, (after,), Billing.ON_DEMAND)
+    assert list(tables.create()) == []
+    assert tables.to_rebuild("GSI1") is None
+    for name in ("GSI2", "GSI3"):
+        step = tables.to_rebuild(name)
+        assert step == RebuildIndex(after, after.index(name))
+        place.admin.carry_out(step)
+        place.admin.carry_out(step)
+        assert tables.to_rebuild(name) is None
+    assert differences(after, place.admin.find(after), Billing.ON_DEMAND) == []
+    reopened = place.open_store((after,))
+    assert [each["status"] for each in reopened.query(Query(after, "1#3#1", index="GSI3")).items] == ["completed"]
+    # Whatever declaration a query is made with, the store knows what its indexes contain.
+    assert [each["status"] for each in reopened.query(Query(before, "1#3#1", index="GSI3")).items] == ["completed"]
+    place.close(reopened)
+
+
+@pytest.mark.real
+def test_a_query_of_an_index_that_is_gone_says_what_to_do(own_database: DynamoCalls) -> None:
+    """As between the two halves of a rebuild; whoever rebuilds it again gets the missing half done."""
+    full = replace(FULL, name=f"halfway{next(_NUMBERS)}")
+    admin = DynamoTables(own_database)
+    admin.carry_out(CreateTable(full))
+    removed = [{"Delete": {"IndexName": BY_TOPIC.name}}]
+    own_database.call("UpdateTable", {"TableName": full.name, "GlobalSecondaryIndexUpdates": removed})
+    while any(index.name == BY_TOPIC.name for index in (admin.find(full) or pytest.fail("no table")).indexes):
+        own_database.clock.sleep(0.05)
+    with pytest.raises(TableProblem, match=r"if it is not being rebuilt, run: holdfast tables create"):
+        DynamoStore(own_database).query(Query(full, "t", index=BY_TOPIC.name))
+    step = Tables(admin, (full,), Billing.ON_DEMAND).to_rebuild(BY_TOPIC.name)
+    assert step is not None
+    admin.carry_out(step)
+    assert differences(full, admin.find(full), Billing.ON_DEMAND) == []
+    own_database.call("DeleteTable", {"TableName": full.name})
 
 
 @pytest.mark.real

@@ -79,13 +79,19 @@ class Rows(Protocol):
 class EmbeddedStore:
     """Implements `holdfast.ports.store.Store` over rows."""
 
-    def __init__(self, rows: Rows, clock: Clock, meter: Meter | None = None) -> None:
+    def __init__(self, rows: Rows, clock: Clock, meter: Meter | None = None, tables: Sequence[Table] = ()) -> None:
         self._rows = rows
         self._clock = clock
         self._meter = meter
+        # As declared for this store: a setting may change what an index contains.
+        self._tables = {table.name: table for table in tables}
 
     def metered(self, meter: Meter) -> "EmbeddedStore":
-        return EmbeddedStore(self._rows, self._clock, meter)
+        return EmbeddedStore(self._rows, self._clock, meter, tuple(self._tables.values()))
+
+    def declared(self, table: Table) -> Table:
+        """The table with the indexes that this store has."""
+        return self._tables.get(table.name, table)
 
     def close(self) -> None:
         self._rows.close()
@@ -114,7 +120,7 @@ class EmbeddedStore:
     def query(self, query: Query) -> Page:
         check_query(query)
         after = cursors.decoded(query)
-        index = None if query.index is None else query.table.index(query.index)
+        index = None if query.index is None else self.declared(query.table).index(query.index)
         seen: list[Item] = []
         sizes: list[int] = []
         stopped = False
@@ -173,7 +179,7 @@ class EmbeddedStore:
             raise
         if self._meter:
             for (write, _), (old, new) in zip(checked, results, strict=True):
-                self._meter(write_cost(write.table, "transact", old, new, times=2))
+                self._meter(write_cost(self.declared(write.table), "transact", old, new, times=2))
 
     def remove_expired(self, table: Table, *, most: int = 1000) -> int:
         now = self._clock.now()
@@ -209,7 +215,7 @@ class EmbeddedStore:
                 self._meter(refused_cost(write.table, call, conflict.item))
             raise
         if self._meter:
-            self._meter(write_cost(write.table, call, old, new))
+            self._meter(write_cost(self.declared(write.table), call, old, new))
         return old, new
 
 

@@ -1,7 +1,7 @@
 """The store in memory, for tests and the simulator."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from threading import RLock
 from typing import TypeVar
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 _Place = tuple[str, str, str]
 
 
-def memory_store(clock: Clock, meter: Meter | None = None) -> EmbeddedStore:
-    return EmbeddedStore(MemoryRows(), clock, meter)
+def memory_store(clock: Clock, meter: Meter | None = None, tables: Sequence[Table] = ()) -> EmbeddedStore:
+    return EmbeddedStore(MemoryRows(), clock, meter, tables)
 
 
 class MemoryRows:

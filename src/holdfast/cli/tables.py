@@ -12,8 +12,9 @@ from holdfast.cli.options import as_json, dry_run, with_settings
 from holdfast.cli.terminal.colours import Style
 from holdfast.cli.terminal.layout import wrapped
 from holdfast.cli.terminal.output import print_json, print_table, print_words, terminal_width
-from holdfast.kernel.errors import TableProblem
+from holdfast.kernel.errors import BadRequest, TableProblem
 from holdfast.kernel.settings.own_commands import own_command
+from holdfast.kernel.text import cut
 
 if TYPE_CHECKING:
     from holdfast.entrypoints.wiring.tables import TableCheck
@@ -74,6 +75,34 @@ def check_command(settings: Settings, *, as_json: bool) -> None:
     else:
         print_words(f"all {len(checks)} tables in {settings.holdfast_store} are as declared")
     _fail_if_different(found, "each difference above has its fix")
+
+
+@tables_commands.command("rebuild-index")
+@click.argument("index")
+@click.option("--yes", "is_confirmed", is_flag=True, help="Confirm that the index may be away for a while.")
+@as_json
+@dry_run
+@with_settings("--data")
+def rebuild_command(settings: Settings, *, index: str, is_confirmed: bool, as_json: bool, dry_run: bool) -> None:
+    """Rebuild an index that is not as declared.
+
+    It is deleted and created again: DynamoDB cannot change what an index contains. Until the new one is filled,
+    which may take hours, queries along it fail with a message that says so, and webhooks are stored as usual.
+    """
+    from holdfast.entrypoints.wiring.stores import opened_tables
+
+    with opened_tables(settings, writable=not dry_run) as tables:
+        step = tables.to_rebuild(index)
+        if step is None:
+            raise BadRequest(f"index {cut(index)}: no table has one of this name that differs from its declaration")
+        if not dry_run and not is_confirmed:
+            raise BadRequest(f"{step}: queries along it would fail until it is filled; add --yes to do it")
+        if not dry_run:
+            tables.admin.carry_out(step)
+    if as_json:
+        print_json({"items": [{"table": step.table.name, "step": str(step), "done": not dry_run}], "cursor": None})
+    else:
+        click.echo(f"would {step}" if dry_run else f"{step}: done")
 
 
 @tables_commands.command("describe")

@@ -335,6 +335,25 @@ def test_describe_shows_every_table_before_and_after(store: dict[str, str]) -> N
     assert (jobs["ttl"], jobs["differences"]) == ("ttl", [])
 
 
+def test_an_index_with_another_projection_is_rebuilt_after_confirmation(store: dict[str, str]) -> None:
+    """Check says which differs, and how to fix it; without a yes nothing changes."""
+    holdfast("tables", "create", **store)
+    changed = {**store, "JOBS_INDEX_PROJECTION": "status"}
+    differ = items(holdfast("tables", "check", "--json", **changed))
+    assert {item["attribute"].partition(":")[0] for item in differ} == {"index GSI2", "index GSI3"}
+    assert all("holdfast tables rebuild-index GSI" in item["remedy"] for item in differ)
+    assert "would rebuild index GSI2" in holdfast("tables", "rebuild-index", "GSI2", "--dry-run", **changed).stdout
+    refused = holdfast("tables", "rebuild-index", "GSI2", **changed)
+    assert (refused.exit_code, "add --yes" in refused.stderr) == (1, True)
+    assert holdfast("tables", "check", **changed).exit_code == 1
+    for name in ("GSI2", "GSI3"):
+        done = holdfast("tables", "rebuild-index", name, "--yes", **changed)
+        assert done.stdout == f"rebuild index {name} of table workflow_jobs: done\n"
+    assert holdfast("tables", "check", **changed).exit_code == 0
+    nothing = holdfast("tables", "rebuild-index", "GSI2", "--yes", **changed)
+    assert (nothing.exit_code, "index GSI2: no table has one" in nothing.stderr) == (1, True)
+
+
 @pytest.mark.real
 def test_a_difference_that_create_cannot_fix_is_left_to_an_operator(dynamodb: dict[str, str]) -> None:
     """Check names it; create fails too, since the tables are not as declared."""
@@ -369,7 +388,8 @@ def test_every_command_that_reads_has_json_and_every_one_that_writes_has_dry_run
     shows |= {"runs show", "deployments show", "cost", "migrate status", "migrate compare", "doctor", "prices show"}
     shows |= {f"completion {shell}" for shell in ("bash", "zsh", "fish")}
     shows |= {"runners classes", "runners try"}
-    changes = {"tick", "pause", "resume", "kill", "tables create", "prices refresh", "runners refresh"}
+    changes = {"tick", "pause", "resume", "kill", "tables create", "tables rebuild-index", "prices refresh"}
+    changes |= {"runners refresh"}
     changes |= {f"migrate {name}" for name in ("backfill", "advance", "back", "cleanup")}
     assert set(options) == {"run", "serve"} | shows | changes
     assert {path for path, names in options.items() if "--json" not in names} == {"run", "serve"}

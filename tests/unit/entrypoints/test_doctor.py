@@ -143,7 +143,7 @@ def test_an_existing_store_is_ok() -> None:
     code, answer = doctor_json()
     store = [item for item in answer["items"] if item["check"] in ("store", "tables")]
     assert (code, [item["outcome"] for item in store]) == (0, ["ok", "ok"])
-    assert store[1]["seen"] == "all 6 are as declared: keys, indexes, TTL"
+    assert store[1]["seen"] == "all 6 are as declared: keys, indexes (JOBS_INDEX_PROJECTION=keys), TTL"
 
 
 def test_a_file_that_is_not_a_store_is_a_failure(directory: Path) -> None:

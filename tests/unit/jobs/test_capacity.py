@@ -11,7 +11,7 @@ from holdfast.adapters.dynamodb.tables import DynamoTables
 from holdfast.adapters.memory import memory_store
 from holdfast.jobs.cost.tracker_units import JobShape, Measured, OpenStore, measured, rows
 from holdfast.ports.store.admin import CreateTable
-from holdfast.ports.store.tables import TABLES
+from holdfast.ports.store.tables import TABLES, IndexProjection, projecting
 from tests.clocks import StillClock
 from tests.contracts import backends
 from tests.servers.processes import RunningServer
@@ -39,6 +39,8 @@ UNITS = {
     (2150, True, 20): 33.5,
     (2150, True, 256): 42.98,
 }
+# With a deployment, units with keys, units with status: of a job of 1.3 KB in a run of 20.
+PROJECTED = ((False, 22.0, 28.0), (True, 28.5, 36.5))
 _NUMBERS = count(1)
 
 
@@ -77,6 +79,16 @@ def test_a_job_of_1_3_kb_stays_within_its_budget(open_store: OpenStore, has_depl
 def test_no_kind_of_job_costs_more_than_before(case: tuple[int, bool, int]) -> None:
     size_bytes, has_deployment, jobs = case
     assert on_memory(JobShape(size_bytes, jobs, has_deployment)).total <= UNITS[case] + 0.005
+
+
+@pytest.mark.parametrize("projection", IndexProjection)
+def test_a_projected_status_costs_what_the_decision_says(projection: IndexProjection) -> None:
+    """Each change of the status then writes two more indexes: decision 32."""
+    clock, tables = StillClock(), projecting(TABLES, projection)
+    for has_deployment, keys, status in PROJECTED:
+        shape = JobShape(1331, 20, has_deployment)
+        found = measured(lambda meter: memory_store(clock, meter, tables), clock, shape)
+        assert found.total == (keys if projection is IndexProjection.KEYS else status)
 
 
 def test_the_cost_is_reported_by_step_and_by_table() -> None:

@@ -154,6 +154,8 @@ def translated(error: DynamoTransportError, operation: str, request: Wire) -> Ho
     if error.code in ("ValidationException", "SerializationException", "TransactionCanceledException"):
         if "Item size" in message:
             return ItemTooLarge(f"{where}: {message}; nothing was written")
+        if "specified index" in message or "backfilling" in message:
+            return TableProblem(f"{where}: {message}; if it is not being rebuilt, run: holdfast tables create")
         return BadRequest(f"{where}: {message}")
     return StoreRefused(f"{where}: {error}; unexpected, find and fix the cause")
 

@@ -1,12 +1,13 @@
 """DynamoDB's tables: find them, and create or change them step by step."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.adapters.dynamodb.calls import DynamoCalls, DynamoTransportError
 from holdfast.adapters.dynamodb.wire import Wire
 from holdfast.kernel.errors import StoreUnavailable
-from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, FoundTable, Step
+from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, FoundTable, RebuildIndex, Step
 from holdfast.ports.store.schema import Billing, Index, Projection, Table
 
 POLL_SECONDS: Final = 1.0
@@ -47,14 +48,27 @@ class DynamoTables:
                 if table.ttl is not None:
                     self._enable_ttl(table)
             case AddIndex(table, index):
-                # DynamoDB builds one index at a time, and refuses one that exists.
-                description = self._wait_until_active(table)
-                if index.name not in {there["IndexName"] for there in description.get("GlobalSecondaryIndexes", [])}:
-                    request = self._add_index_request(table, index, _found_billing(description))
-                    self._calls.call("UpdateTable", request)
-                    self._wait_until_active(table)
+                self._add_index(table, index)
+            case RebuildIndex(table, index):
+                self._remove_other(table, index)
+                self._add_index(table, index)
             case EnableTtl(table):
                 self._enable_ttl(table)
+
+    def _add_index(self, table: Table, index: Index) -> None:
+        # DynamoDB builds one index at a time, and refuses one that exists.
+        description = self._wait_until_active(table)
+        if index.name not in _indexes_by_name(description):
+            request = self._add_index_request(table, index, _found_billing(description))
+            self._calls.call("UpdateTable", request)
+            self._wait_until_active(table)
+
+    def _remove_other(self, table: Table, index: Index) -> None:
+        """Remove the index of this name, unless it is as declared: an interrupted rebuild may have got that far."""
+        there = _indexes_by_name(self._wait_until_active(table)).get(index.name)
+        if there is not None and there != replace(index, included=tuple(sorted(index.included))):
+            removed = [{"Delete": {"IndexName": index.name}}]
+            self._calls.call("UpdateTable", {"TableName": self._name(table), "GlobalSecondaryIndexUpdates": removed})
 
     def _description(self, table: Table) -> Wire | None:
         answer = self._unless("ResourceNotFoundException", "DescribeTable", {"TableName": self._name(table)})
@@ -149,6 +163,11 @@ def _key_schema(holder: Table | Index) -> list[Wire]:
 
 def _key_attributes(keys: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(keys[kind] for kind in ("HASH", "RANGE") if kind in keys)
+
+
+def _indexes_by_name(description: Mapping[str, Any]) -> dict[str, Index]:
+    found = map(_found_index, description.get("GlobalSecondaryIndexes", []))
+    return {index.name: index for index in found}
 
 
 def _found_index(description: Mapping[str, Any]) -> Index:

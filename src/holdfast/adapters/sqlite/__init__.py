@@ -36,7 +36,7 @@ def sqlite_store(
     driver: Driver | None = None,
 ) -> SqliteStore:
     """The store in this file. If writable, creates the file, its tables and their indexes as needed."""
-    return SqliteStore(sqlite_rows(path, clock, tables=tables, writable=writable, driver=driver), clock, meter)
+    return SqliteStore(sqlite_rows(path, clock, tables=tables, writable=writable, driver=driver), clock, meter, tables)
 
 
 def sqlite_rows(

@@ -38,12 +38,14 @@ class SqliteStore(EmbeddedStore):
 
     _rows: SqliteRows
 
-    def __init__(self, rows: SqliteRows, clock: Clock, meter: Meter | None = None) -> None:
-        super().__init__(rows, clock, meter)
+    def __init__(
+        self, rows: SqliteRows, clock: Clock, meter: Meter | None = None, tables: Sequence[Table] = ()
+    ) -> None:
+        super().__init__(rows, clock, meter, tables)
         self._remembered = _Remembered()
 
     def metered(self, meter: Meter) -> "SqliteStore":
-        return SqliteStore(self._rows, self._clock, meter)
+        return SqliteStore(self._rows, self._clock, meter, tuple(self._tables.values()))
 
     def run_in_transaction(self, work: Callable[[StoreTransaction], T]) -> T:
         consumed: list[Consumed] = []
@@ -52,7 +54,7 @@ class SqliteStore(EmbeddedStore):
             consumed.clear()  # of an earlier attempt
             meter = consumed.append if self._meter else None
             bound = _Bound(self._rows, transaction, self._remembered)
-            found = work(_Within(bound, self._clock, meter))
+            found = work(_Within(bound, self._clock, meter, self._tables))
             bound.rewritten.write()
             return found
 
@@ -155,8 +157,9 @@ class _Rewritten:
 class _Within(EmbeddedStore, StoreTransaction):
     """Implements `holdfast.ports.store.StoreTransaction`."""
 
-    def __init__(self, rows: _Bound, clock: Clock, meter: Meter | None) -> None:
+    def __init__(self, rows: _Bound, clock: Clock, meter: Meter | None, tables: dict[str, Table]) -> None:
         super().__init__(rows, clock, meter)
+        self._tables = tables
         self._rewritten = rows.rewritten
 
     def rewrite(self, table: Table, key: Key, change: Callable[[Item | None], Item]) -> Written:
@@ -167,7 +170,7 @@ class _Within(EmbeddedStore, StoreTransaction):
         if new is not old:
             kept.new = new = table.key_item(key) | new if old is None else new
             if self._meter:
-                self._meter(write_cost(table, "update", old, canonical_item(new)))
+                self._meter(write_cost(self.declared(table), "update", old, canonical_item(new)))
         return Written(old, new)
 
     def append(self, table: Table, item: Item, again: Callable[[Item | None], Item]) -> None:
@@ -176,7 +179,7 @@ class _Within(EmbeddedStore, StoreTransaction):
         if not self._rewritten.insert(table, key, item):
             self.rewrite(table, key, again)
         elif self._meter:
-            self._meter(write_cost(table, "put", None, item))
+            self._meter(write_cost(self.declared(table), "put", None, item))
 
     def query(self, query: Query) -> Page:
         raise StoreRefused(f"{query.table.name}: a query within a transaction would not see its writes")

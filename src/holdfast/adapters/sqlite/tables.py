@@ -13,7 +13,7 @@ from holdfast.adapters.sqlite.opening import ReadableFile, WritableFile
 from holdfast.kernel.errors import TableProblem
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Table
-from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, FoundTable, Step, differences
+from holdfast.ports.store.admin import AddIndex, CreateTable, EnableTtl, FoundTable, RebuildIndex, Step, differences
 from holdfast.ports.store.schema import Billing
 
 
@@ -72,7 +72,7 @@ def _carry_out_once(connection: Connection, step: Step) -> None:
         match step:
             case CreateTable(table) if there is None:
                 schema.create_table(connection, table)
-            case AddIndex(table, index) if there is not None and index not in there.indexes:
+            case AddIndex(table, index) | RebuildIndex(table, index) if there and index not in there.indexes:
                 schema.add_index(connection, table.name, index)
             case EnableTtl(table) if there is not None and there.ttl != table.ttl:
                 schema.set_ttl(connection, table.name, table.ttl)

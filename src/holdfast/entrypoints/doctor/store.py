@@ -57,7 +57,8 @@ def tables(settings: Settings, clock: Clock) -> Iterator[Finding]:
     found = [difference for check in checks for difference in check.differences]
     yield from map(_difference, found)
     if not found:
-        yield ok("tables", f"all {len(checks)} are as declared: keys, indexes, TTL")
+        projection = f"JOBS_INDEX_PROJECTION={settings.jobs_index_projection}"
+        yield ok("tables", f"all {len(checks)} are as declared: keys, indexes ({projection}), TTL")
 
 
 def _difference(found: TableDifference) -> Finding:

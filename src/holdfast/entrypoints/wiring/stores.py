@@ -17,8 +17,8 @@ from holdfast.kernel.settings import Settings
 from holdfast.kernel.settings.own_commands import own_command
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
-from holdfast.ports.store.schema import Billing
-from holdfast.ports.store.tables import TABLES, renamed
+from holdfast.ports.store.schema import Billing, Table
+from holdfast.ports.store.tables import TABLES, IndexProjection, projecting, renamed
 
 if TYPE_CHECKING:
     from holdfast.adapters.dynamodb.calls import DynamoCalls, DynamoTransport
@@ -46,7 +46,7 @@ def open_store(
     elif not settings.holdfast_store.path.exists():
         raise StoreRefused(f"{settings.holdfast_store} does not exist yet; start with: {own_command(settings, 'run')}")
     _refuse_untrusted(settings.holdfast_store.path)
-    return sqlite_store(settings.holdfast_store.path, clock, tables=TABLES, writable=writable)
+    return sqlite_store(settings.holdfast_store.path, clock, tables=_declared(settings), writable=writable)
 
 
 @contextmanager
@@ -62,7 +62,8 @@ def opened_tables(settings: Settings, clock: Clock | None = None, *, writable: b
 
         calls = _dynamodb_calls(settings, clock)
         with closing(calls.transport):
-            yield Tables(DynamoTables(calls, billing=billing), renamed(TABLES, _table_names(settings)), billing)
+            named = renamed(_declared(settings), _table_names(settings))
+            yield Tables(DynamoTables(calls, billing=billing), named, billing)
     else:
         from holdfast.adapters.sqlite import SqliteTables
 
@@ -72,7 +73,8 @@ def opened_tables(settings: Settings, clock: Clock | None = None, *, writable: b
         refuse_another_world(settings)
         # In our own file, tables have their declared names; the settings rename only DynamoDB's.
         _refuse_untrusted(path)
-        yield Tables(SqliteTables(path, clock) if path.parent.is_dir() else MissingStore(), TABLES, billing)
+        admin = SqliteTables(path, clock) if path.parent.is_dir() else MissingStore()
+        yield Tables(admin, _declared(settings), billing)
 
 
 def refuse_another_world(settings: Settings) -> None:
@@ -123,6 +125,10 @@ def _transport(settings: Settings, date: ServerDate | None) -> "DynamoTransport"
     from holdfast.adapters.dynamodb.boto3_transport import Boto3Transport
 
     return Boto3Transport(date=date)
+
+
+def _declared(settings: Settings) -> tuple[Table, ...]:
+    return projecting(TABLES, IndexProjection(settings.jobs_index_projection))
 
 
 def _table_names(settings: Settings) -> dict[str, str]:

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.kernel.errors import StoreRefused
-from holdfast.ports.store.admin import FoundTable, Step, TableAdmin, TableDifference, differences
+from holdfast.ports.store.admin import (
+    AddIndex,
+    FoundTable,
+    RebuildIndex,
+    Step,
+    TableAdmin,
+    TableDifference,
+    differences,
+)
 from holdfast.ports.store.schema import Billing, Table
 
 
@@ -60,6 +68,14 @@ class Tables:
                     # A step that still looks undone is not repeated forever; the next check reports it.
                     done.add(step)
                     yield step
+
+    def to_rebuild(self, index: str) -> RebuildIndex | AddIndex | None:
+        """The step that makes the index as declared; None if it is. A missing one may be a half-done rebuild."""
+        for difference in [difference for check in self.check() for difference in check.differences]:
+            step = difference.rebuild or difference.step
+            if isinstance(step, RebuildIndex | AddIndex) and step.index.name == index:
+                return step
+        return None
 
     def _check(self, table: Table) -> TableCheck:
         found = self.admin.find(table)

@@ -3,9 +3,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from holdfast.kernel.settings.declaring import Declaration, setting
-from holdfast.kernel.settings.kinds import Location, Maybe, Number, Text, WholeSeconds
+from holdfast.kernel.settings.kinds import Choice, Location, Maybe, Number, Text, WholeSeconds
+
+IndexProjectionName = Literal["keys", "status"]
 
 
 def _stuck_after(default: int, what: str) -> int:
@@ -47,6 +50,14 @@ class JobsSettings(Declaration):
         example="owning_team",
         group="Jobs",
         help_text="The custom property of a repository that names its team, for costs by team.",
+    )
+    jobs_index_projection: IndexProjectionName = setting(
+        Choice(get_args(IndexProjectionName)),
+        default="keys",
+        example="status",
+        group="Jobs",
+        help_text="What the jobs' indexes by repository and by run (GSI2, GSI3) contain: keys, or also status and "
+        "conclusion, for programs that read the tables themselves. Holdfast needs only keys.",
     )
     prices_file: Path | None = setting(
         Maybe(Location("a path to a file")),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.ports.store.schema import Billing, Index, Table
+from holdfast.ports.store.tables import projection_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,17 @@ class AddIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class RebuildIndex:
+    """Delete an index that differs from its declaration, and create it as declared. Queries of it fail until then."""
+
+    table: Table
+    index: Index
+
+    def __str__(self) -> str:
+        return f"rebuild index {self.index.name} of table {self.table.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class EnableTtl:
     table: Table
 
@@ -48,12 +60,15 @@ class EnableTtl:
         return f"enable TTL of table {self.table.name} by {self.table.ttl}"
 
 
-Step = CreateTable | AddIndex | EnableTtl
+Step = CreateTable | AddIndex | RebuildIndex | EnableTtl
 
 
 @dataclass(frozen=True, slots=True)
 class TableDifference:
-    """One attribute that is not as declared. `step` fixes it; without one, `remedy` is for a person."""
+    """One attribute that is not as declared. `step` fixes it; without one, `remedy` is for a person.
+
+    `rebuild` would fix it as well, but takes an index away for a while: only if a person asks for it.
+    """
 
     table: str
     attribute: str
@@ -61,6 +76,7 @@ class TableDifference:
     found: str
     remedy: str
     step: Step | None = None
+    rebuild: RebuildIndex | None = None
 
 
 class TableAdmin(Protocol):
@@ -122,13 +138,20 @@ def _index_differences(table: Table, found: FoundTable) -> list[TableDifference]
             ("included", tuple(sorted(index.included)), tuple(sorted(have.included))),
         ):
             if declared != actual:
-                remedy = f"delete the index {index.name}, then run: holdfast tables create"
-                what = f"index {index.name}: {attribute}"
-                noted.append(TableDifference(table.name, what, _words(declared), _words(actual), remedy))
+                what, rebuild = f"index {index.name}: {attribute}", RebuildIndex(table, index)
+                noted.append(
+                    TableDifference(table.name, what, _words(declared), _words(actual), _remedy(have), rebuild=rebuild)
+                )
     for name in there:
         remedy = "delete it if nothing else reads it: it makes each write more expensive"
         noted.append(TableDifference(table.name, f"index {name}", "absent", "present", remedy))
     return noted
+
+
+def _remedy(have: Index) -> str:
+    remedy = f"delete the index {have.name} and create it again; run: holdfast tables rebuild-index {have.name}"
+    projection = projection_of(have)
+    return remedy if projection is None else f"{remedy}; or set JOBS_INDEX_PROJECTION={projection}"
 
 
 def _ttl_difference(table: Table, found: FoundTable) -> TableDifference:

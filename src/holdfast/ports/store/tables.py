@@ -6,6 +6,7 @@ recovery and no sharding.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from typing import Final
 
 from holdfast.ports.store.schema import Index, Projection, Table
@@ -34,7 +35,8 @@ JOBS: Final = Table(
     partition="PK",
     sort="SK",
     indexes=(
-        # Projects what the views by status show. The other two project only keys: a write costs as much as five reads.
+        # Projects what the views by status show. The other two project only keys, unless JOBS_INDEX_PROJECTION says
+        # otherwise: a write costs as much as five reads.
         Index(
             name="GSI1",
             partition="GSI1-PK",
@@ -89,6 +91,53 @@ DEPLOYMENTS: Final = Table(
 )
 
 TABLES: Final = (STATE, LOGS, JOBS, JOB_EVENTS, RUNS, DEPLOYMENTS)
+
+
+class IndexProjection(StrEnum):
+    """What the jobs' indexes by repository and by run contain beside the keys: nothing, or the status as well."""
+
+    KEYS = "keys"
+    STATUS = "status"
+
+
+# As little as answers the seed's queries on the index alone. All of these change together with the status, or never.
+_BY_PROJECTION: Final[Mapping[IndexProjection, Mapping[str, tuple[str, ...]]]] = {
+    IndexProjection.KEYS: {"GSI2": (), "GSI3": ()},
+    IndexProjection.STATUS: {
+        "GSI2": ("completed_at", "conclusion", "started_at", "status", "ttl"),
+        "GSI3": ("conclusion", "status", "ttl"),
+    },
+}
+
+
+def projecting(tables: tuple[Table, ...], projection: IndexProjection) -> tuple[Table, ...]:
+    """The same tables, with this projection of the jobs' indexes by repository and by run."""
+    return tuple(_projecting(table, projection) if table.setting == JOBS.setting else table for table in tables)
+
+
+def _projecting(table: Table, projection: IndexProjection) -> Table:
+    included = _BY_PROJECTION[projection]
+    indexes = (
+        replace(
+            index,
+            projection=Projection.INCLUDE if included[index.name] else Projection.KEYS_ONLY,
+            included=included[index.name],
+        )
+        if index.name in included
+        else index
+        for index in table.indexes
+    )
+    return replace(table, indexes=tuple(indexes))
+
+
+def projection_of(index: Index) -> IndexProjection | None:
+    """The setting that declares this index; None if both do, or neither."""
+    found = [
+        projection
+        for projection, names in _BY_PROJECTION.items()
+        if index.name in names and sorted(names[index.name]) == sorted(index.included)
+    ]
+    return found[0] if index.projection is not Projection.ALL and found else None
 
 
 def renamed(tables: tuple[Table, ...], names: Mapping[str, str]) -> tuple[Table, ...]:
