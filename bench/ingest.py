@@ -37,7 +37,7 @@ QUICK: Final = (1, 1)
 
 # Attributes that are each side's own: its clock, its name, its marks.
 _OWN: Final = frozenset(
-    {"SK", "deployments", "dl", "queued_ms", "received_at", "received_by", "rk", "ttl", "updated_at", "waiting_ms"}
+    {"SK", "dl", "gates", "queued_ms", "received_at", "received_by", "rk", "ttl", "updated_at", "waiting_ms"}
 )
 
 SQLITE_CPU_GOAL: Final = ratio_at_most(1.8)
@@ -134,7 +134,7 @@ def _items(file: Path) -> dict[str, list[Item]]:
         for table in (JOBS, JOB_EVENTS, RUNS, DEPLOYMENTS):
             rows = connection.execute(f"SELECT item FROM {table.name}").fetchall()  # noqa: S608
             items = [{name: "" if name in _OWN else v for name, v in json.loads(text).items()} for (text,) in rows]
-            found[table.name] = sorted(items, key=lambda item: (item["PK"], item.get("delivery", "")))
+            found[table.name] = sorted(items, key=lambda item: (item["PK"], item.get("delivery", ""), "status" in item))
         return found
     finally:
         connection.close()

@@ -7,9 +7,11 @@ input, failures, or a store that is not this file.
 
 import hashlib
 import hmac
+import json
 import time
 from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,8 +142,8 @@ def _take_job(rows: Rows, payload: Job, mark: str, delivery: str, now: float) ->
         },
     }
     rows.put("workflow_job_events", event, is_new=True)
-    if old is None or action == "completed":
-        _count(rows, payload, run_key, int(now))
+    if old is None:
+        _register(rows, payload, run_key, int(now))
     if payload.deployment is not None and (old is None or action == "waiting"):
         _take_deployment(rows, payload, payload.deployment, int(now))
     return True
@@ -186,31 +188,22 @@ def _identity(payload: Job, key: str, run_key: str, received: str, now: int) -> 
         "head_sha": reported.head_sha,
         "default_branch": repository.default_branch,
         "labels": reported.labels,
+        "labels_hash": _labels_hash(tuple(reported.labels or ())),
         "custom_properties": repository.custom_properties,
         "dl": {"$ss": []},
     }
 
 
-def _count(rows: Rows, payload: Job, run_key: str, now: int) -> None:
+def _register(rows: Rows, payload: Job, run_key: str, now: int) -> None:
+    """The job among those of its run, and a look at the run itself."""
     reported = payload.workflow_job
-    old = rows.item("workflow_runs", run_key)
-    run = old or _run_identity(payload, run_key, now)
-    run |= {"head_sha": reported.head_sha, "head_branch": reported.head_branch, "workflow_name": reported.workflow_name}
-    sets = {name: set(run.pop(name, {"$ns": []})["$ns"]) for name in ("open", "done", "failed")}
-    job = str(reported.id)
-    if payload.action == "completed":
-        sets["open"].discard(job)
-        sets["done"].add(job)
-        if reported.conclusion == "failure":
-            sets["failed"].add(job)
-    else:
-        sets["open"].add(job)
-    run |= {name: {"$ns": sorted(ids)} for name, ids in sets.items() if ids}
+    job = _run_identity(payload, run_key, now) | {"SK": f"job#{reported.id}", "head_sha": reported.head_sha}
+    job |= {"head_branch": reported.head_branch, "workflow_name": reported.workflow_name}
     if payload.deployment is not None:
         place = _mark(payload.deployment.environment or "")[:3] + _mark(reported.name or "")[:5]
-        gates = {*run.get("deployments", {"$ss": []})["$ss"], f"{payload.deployment.id}#{place}"}
-        run["deployments"] = {"$ss": sorted(gates)}
-    rows.put("workflow_runs", run, is_new=old is None)
+        job["gates"] = {"$ss": [f"{payload.deployment.id}#{place}#{payload.deployment.created_at}"]}
+    rows.put("workflow_runs", job, is_new=True)
+    rows.item("workflow_runs", run_key)
 
 
 def _take_deployment(rows: Rows, payload: Job, found: Deployment, now: int) -> None:
@@ -271,6 +264,12 @@ def _run_identity(payload: Job | Run, key: str, now: int) -> Item:
         "repo_id": repository.id,
         "repo_is_private": repository.private,
     }
+
+
+@cache
+def _labels_hash(labels: tuple[str, ...]) -> str:
+    text = json.dumps(sorted({label.lower() for label in labels}))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _mark(text: str) -> str:

@@ -55,7 +55,8 @@ class Scene:
         for job in self.run.jobs:
             self.write_job(job)
             self.write_event(job)
-        self.write_run(status="in_progress", rk=2, open=frozenset({self.gated.id}), done=frozenset({self.job.id}))
+            self.write(RUNS, f"7#{self.run.id}#1", f"job#{job.id}")
+        self.write_run(status="in_progress", rk=2)
         self.write(DEPLOYMENTS, f"7#{self.gated.deployment_id}", status="pending")
 
     @property
@@ -99,10 +100,9 @@ class Scene:
         self.github.finish(self.gated, "success")
         self.timeline.sleep(10)
         self.jobs.interrupted.add(self.job.id)
-        both = frozenset({self.job.id, self.gated.id})
         self.write_job(self.job)
         self.write_job(self.gated)
-        self.write(RUNS, f"7#{self.run.id}#1", rk=3, open=frozenset(), done=both, failed=frozenset({self.job.id}))
+        self.write(RUNS, f"7#{self.run.id}#1", rk=3)
 
     def fill_the_day(self, retries: int, repository: str = "acme/api") -> None:
         """That many other runs were re-run today."""
@@ -145,7 +145,8 @@ def _(scene: Scene) -> None:
 
 @breaks("CountersExact")
 def _(scene: Scene) -> None:
-    scene.write_run(failed=frozenset({scene.gated.id}))
+    for gate in ("1#production", "2#production"):
+        scene.write(RUNS, f"7#{scene.run.id}#1", f"job#{scene.gated.id}", gates=frozenset({gate}))
 
 
 @breaks("IndexAgrees")
@@ -265,7 +266,7 @@ def test_a_delivery_stored_twice_in_a_history_is_found_in_the_end() -> None:
 def test_a_job_that_was_never_stored_is_found_in_the_end() -> None:
     scene = Scene()
     lost = scene.github.add_job(scene.run, JobPlan("lost"))
-    scene.write_run(open=frozenset({scene.gated.id, lost.id}))
+    scene.write(RUNS, f"7#{scene.run.id}#1", f"job#{lost.id}")
     scene.heal()
     assert scene.broken == {"NoFactLost"}
 
@@ -280,7 +281,7 @@ def test_a_review_that_was_never_stored_is_found_in_the_end() -> None:
 
 def test_a_job_that_is_not_counted_is_found_in_the_end() -> None:
     scene = Scene()
-    scene.write_run(open=frozenset())
+    scene.store.delete(RUNS, Key(f"7#{scene.run.id}#1", f"job#{scene.gated.id}"))
     scene.heal()
     assert scene.broken == {"CountersExact"}
 

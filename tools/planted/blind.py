@@ -317,14 +317,14 @@ BLIND: Final = (
     Mutant(
         "a redelivery after a crash between two writes does not complete the run",
         "holdfast.jobs.intake.record",
-        "    if not (job.is_duplicate or is_new or is_linked or event.status is Status.COMPLETED):\n",
-        "    if not (is_new or is_linked or event.status is Status.COMPLETED):\n",
+        "    if not (job.is_duplicate or is_new or is_linked or is_unmarked):\n",
+        "    if not (is_new or is_linked or is_unmarked):\n",
     ),
     Mutant(
         "a deployment that was added while a review was being stored is never decided by it",
         "holdfast.jobs.intake.handlers",
-        '    decided = decide(context.store, key, {"reviews": decisions}, deployments.gates_of(kept.new), context.now)\n',
-        '    decided = decide(context.store, key, {"reviews": decisions}, gates, context.now)\n',
+        "    gates = deployments.gates_of(registered_run(context.store, key) or {})\n",
+        "",
     ),
     Mutant(
         "a late queued event takes over a completed job that an older version stored without a rank",
@@ -346,10 +346,10 @@ BLIND: Final = (
         "    if scheduling.attempt >= known:\n",
     ),
     Mutant(
-        "a job that its run counts as done is opened again by an event whose job item lags behind",
-        "holdfast.jobs.model.run",
-        '        return update, ~attr("done").contains(event.key.job_id)\n',
-        "        return update, None\n",
+        "a job that an older version counted as done is open again once its own item has expired",
+        "holdfast.jobs.model.run_jobs",
+        '    return number in run.get("done", ()) if job is None else job.get("status") == Status.COMPLETED\n',
+        '    return job is not None and job.get("status") == Status.COMPLETED\n',
     ),
     Mutant(
         "a job that was queued and held back in the same millisecond gets a machine without approval",
@@ -372,8 +372,8 @@ BLIND: Final = (
     Mutant(
         "the end of a polled job is recorded in the job first, so a crash leaves it open in its run",
         "holdfast.jobs.sweep.polling",
-        "        count_end(store, event)\n        recorded = record(store, event, received_by)\n",
-        "        recorded = record(store, event, received_by)\n        count_end(store, event)\n",
+        "    was_missing = _register_if_missing(store, event, run)\n",
+        "    was_missing = False\n",
     ),
     Mutant(
         "the delivery at which a sweep stopped counts as settled and is never redelivered",
@@ -396,8 +396,8 @@ BLIND: Final = (
     Mutant(
         "a claim that is taken over after a crash requests the rerun without reading the run's attempt",
         "holdfast.jobs.sweep.retry",
-        "    return _carried_out(store, github, key, run, policy, now, is_resumed=True)\n",
-        "    return _carried_out(store, github, key, run, policy, now, is_resumed=False)\n",
+        '    return _carried_out(store, github, key, {**run, "retry": claim}, policy, now, is_resumed=True)\n',
+        '    return _carried_out(store, github, key, {**run, "retry": claim}, policy, now, is_resumed=False)\n',
     ),
     Mutant(
         "a claim that is resumed after midnight is counted a second time, against the next day's limit",

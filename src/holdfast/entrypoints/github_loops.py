@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.entrypoints.daemon import Loop
 from holdfast.jobs.model.keys import RunKey
+from holdfast.jobs.model.run_jobs import updated
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.github_sweeps import GitHubSweeps, NoSweepObserver, SweepObserver
 from holdfast.jobs.sweep.live_run import Gates, ListsPendingDeployments, current_run, pending_gates
@@ -137,7 +138,8 @@ class RunRefresher:
         found, now = self._found, self._found.clock.now()
         repository = run.get("repo_full_name", "")
         try:
-            return current_run(found.store, found.github, key, repository, now, self._budget_of(now)) or run
+            current = current_run(found.store, found.github, key, repository, now, self._budget_of(now))
+            return updated(run, current or {})
         except (GitHubRefused, NeedsOperator):
             return run  # the sweep reports it
 

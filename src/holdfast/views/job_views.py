@@ -18,6 +18,7 @@ from holdfast.jobs.read import queries
 from holdfast.jobs.read.explain import explanation_of, waits_for
 from holdfast.jobs.read.item_views import JobEventView, JobView, Viewing, event_view, job_view, repository_of
 from holdfast.jobs.read.queries import ANY, FILTERS, REPOSITORY_PART, Filter, FoundItems
+from holdfast.jobs.read.run_jobs import registered_run
 from holdfast.jobs.read.run_views import deployment_view, run_view
 from holdfast.jobs.read.stuck import StuckLimits, seconds_in_status
 from holdfast.kernel.errors import BadRequest, NotFound, Retryable
@@ -222,7 +223,7 @@ class JobViews:
         later = RunKey(key.installation_id, key.run_id, key.run_attempt + 1)
         return RunWithJobs(
             **structs.asdict(run_view(run, self._viewing)),
-            next_attempt=later.run_attempt if queries.run(self._store, later) is not None else None,
+            next_attempt=later.run_attempt if registered_run(self._store, later, consistent=False) else None,
             pending_deployments=pending_environments(self._store, self._fresh, key, run, found.items),
             jobs=_page(self._job_views(found.items), found),
         )

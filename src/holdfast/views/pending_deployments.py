@@ -6,7 +6,7 @@ from typing import Protocol
 from holdfast.jobs.model.deployment import PENDING
 from holdfast.jobs.model.facts import Status
 from holdfast.jobs.model.keys import DeploymentKey, RunKey
-from holdfast.jobs.read import queries
+from holdfast.jobs.read.run_jobs import registered_run
 from holdfast.jobs.read.run_views import DeploymentView
 from holdfast.jobs.sweep.live_run import Gates
 from holdfast.kernel.ids import DeploymentId, InstallationId, RunId
@@ -50,7 +50,7 @@ def is_pending_at_github(
     if github is None or view.status != PENDING or view.run_id is None:
         return None
     key = RunKey(installation, RunId(int(view.run_id)), int(view.run_attempt or 1))
-    run = queries.run(store, key)
+    run = registered_run(store, key)
     if run is None or run.get("status") == Status.COMPLETED:
         return None
     gates = github.pending(key, run)

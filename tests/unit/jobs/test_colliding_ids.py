@@ -6,12 +6,13 @@ from holdfast.adapters.memory import memory_store
 from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.intake.webhook import verified_delivery
 from holdfast.jobs.model.keys import JobKey, RunKey
+from holdfast.jobs.read import queries
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.polling import poll_runs
 from holdfast.jobs.sweep.repositories import walk_repositories
 from holdfast.kernel.ids import InstallationId
 from holdfast.ports.store import Store
-from holdfast.ports.store.tables import JOBS, RUNS
+from holdfast.ports.store.tables import JOBS
 from holdfast.simulator.world.github_objects import JobPlan, SimRun
 from holdfast.simulator.world.timeline import Timeline
 from tests.payloads import CREATED
@@ -57,7 +58,7 @@ def test_equal_ids_of_two_installations_are_kept_apart_by_webhooks_and_sweeps() 
             walk_repositories(store, github, installation, clock.now(), CallBudget(100), "here")
     for run in runs[ONE]:
         assert statuses(store, run) == [("completed", "success")] * 3
-        assert len((store.get(RUNS, RunKey(ONE, run.id, 1).item) or {})["done"]) == 3
+        assert len((queries.run(store, RunKey(ONE, run.id, 1)) or {})["done"]) == 3
     for run in runs[OTHER]:
         assert statuses(store, run) == [("completed", "failure")] * 2 + [("queued", None)]
-        assert len((store.get(RUNS, RunKey(OTHER, run.id, 1).item) or {})["failed"]) == 2
+        assert len((queries.run(store, RunKey(OTHER, run.id, 1)) or {})["failed"]) == 2

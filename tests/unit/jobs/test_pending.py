@@ -11,6 +11,7 @@ from holdfast.entrypoints.github_loops import RunRefresher
 from holdfast.jobs.cost.prices import shipped_prices
 from holdfast.jobs.intake.tracker import Tracker
 from holdfast.jobs.model.keys import RunKey
+from holdfast.jobs.read import queries
 from holdfast.jobs.read.item_views import Viewing
 from holdfast.jobs.read.stuck import StuckLimits
 from holdfast.jobs.sweep.call_budget import CallBudget
@@ -21,7 +22,6 @@ from holdfast.kernel.errors import StoreRefused
 from holdfast.kernel.ids import InstallationId, RunId
 from holdfast.ports.github import GitHubRefused, GitHubUnavailable, RunSeen
 from holdfast.ports.store import Item, Store
-from holdfast.ports.store.tables import RUNS
 from holdfast.views.job_views import JobViews
 from holdfast.views.plain_json import json_object
 from tests.clocks import StillClock
@@ -80,7 +80,7 @@ class Stage:
         return [json_object(each) for each in found]
 
     def run(self) -> Item:
-        return self.store.get(RUNS, RUN.item) or {}
+        return queries.run(self.store, RUN) or {}
 
 
 def test_github_is_queried_at_intervals_for_a_job_with_an_unknown_reason_to_wait() -> None:

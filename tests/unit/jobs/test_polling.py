@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.jobs.intake.record import recount
+from holdfast.jobs.intake.record import register
 from holdfast.jobs.model.facts import Status
 from holdfast.jobs.model.keys import RunKey
+from holdfast.jobs.read import queries
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.polling import poll_runs, polled_event, position_key
 from holdfast.kernel.ids import InstallationId, RunId
 from holdfast.ports.github import GitHub, GitHubUnavailable, JobSeen, RateLimited
 from holdfast.ports.store import Item, set_all
-from holdfast.ports.store.tables import RUNS, STATE
+from holdfast.ports.store.tables import STATE
 from holdfast.simulator.world.github_objects import JobPlan, SimRun
 from tests.support.recovery_stage import INSTALLATION, Stage
 from tests.support.simulated_github import GitHubHabits
@@ -150,7 +151,6 @@ def test_a_job_that_ended_meanwhile_is_not_opened_again_by_what_was_read_before(
     stage.is_up = True
     stage.github.finish(stage.github.jobs_of(run)[0], "success")
     stage.clock.sleep(60)
-    recount(stage.store, event, {"status": Status.IN_PROGRESS}, {})
-    item = stage.store.get(RUNS, key.item) or {}
-    assert seen.id in item["done"]
-    assert seen.id not in item.get("open", ())
+    register(stage.store, event)
+    item = queries.run(stage.store, key) or {}
+    assert (item["open"], item["done"]) == (set(), {seen.id})

@@ -4,7 +4,7 @@ Where DynamoDB needs a conditional update, a transaction can read an item, chang
 other writer in between.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,14 +19,13 @@ from holdfast.ports.store import (
     Item,
     Key,
     Meter,
-    Page,
     Query,
     StoreTransaction,
     Table,
     Write,
     Written,
 )
-from holdfast.ports.store.capacity import write_cost
+from holdfast.ports.store.capacity import get_units, write_cost
 from holdfast.ports.store.checks import item_name
 from holdfast.ports.store.values import canonical_item
 
@@ -71,12 +70,15 @@ class _Bound:
     def __init__(self, rows: SqliteRows, transaction: SqliteTransaction, remembered: "_Remembered") -> None:
         self.transaction = transaction
         self.rewritten = _Rewritten(transaction, remembered)
-        self.read_in_order = rows.read_in_order
         self.expired_keys = rows.expired_keys
 
     def read(self, table: Table, key: Key) -> Item | None:
         self.rewritten.write()  # so that the read sees it
         return self.transaction.read(table, key)
+
+    def read_in_order(self, query: Query, after: dict[str, str] | None) -> Generator[Item]:
+        self.rewritten.write()
+        yield from self.transaction.read_in_order(query, after)
 
     def write(self, work: Callable[[SqliteTransaction], T]) -> T:
         self.rewritten.write()
@@ -181,8 +183,12 @@ class _Within(EmbeddedStore, StoreTransaction):
         elif self._meter:
             self._meter(write_cost(self.declared(table), "put", None, item))
 
-    def query(self, query: Query) -> Page:
-        raise StoreRefused(f"{query.table.name}: a query within a transaction would not see its writes")
+    def get(self, table: Table, key: Key, *, consistent: bool = True) -> Item | None:
+        """As rewritten so far: a read alone does not make that be written. The caller must not modify the item."""
+        item = self._rewritten.kept(table, key).new
+        if self._meter:
+            self._meter(Consumed(table.name, "get", read_units=get_units(item, consistent=consistent)))
+        return item if item is not None and not table.is_expired(item, self._clock.now()) else None
 
     def transact(self, writes: Sequence[Write]) -> None:
         raise StoreRefused(f"{len(writes)} writes: a transaction within a transaction is not supported")

@@ -1,12 +1,12 @@
 """Reading and writing the items of a SQLite file within one transaction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from holdfast.adapters.embedded import check_item_size
 from holdfast.adapters.sqlite import items
 from holdfast.adapters.sqlite.driver import Connection, Driver
-from holdfast.adapters.sqlite.queries import select_item
+from holdfast.adapters.sqlite.queries import select_in_order, select_item
 from holdfast.adapters.sqlite.schema import (
     attributes_with_columns,
     column_of,
@@ -17,7 +17,7 @@ from holdfast.adapters.sqlite.schema import (
     table_names,
 )
 from holdfast.kernel.errors import TableProblem
-from holdfast.ports.store import Item, Key, Table, Value
+from holdfast.ports.store import Item, Key, Query, Table, Value
 
 _CONSTRAINT: Final = 19  # SQLite's result code: here, that the key exists
 _Values = list[str | int | None]
@@ -45,6 +45,12 @@ class SqliteTransaction:
         """The item's text in the file."""
         rows = self._cursor.execute(select_item(table.name), (key.partition, key.sort or "")).fetchall()
         return rows[0][0] if rows else None
+
+    def read_in_order(self, query: Query, after: dict[str, str] | None) -> Generator[Item]:
+        """The query's items, as this transaction has written them. All are read at once: the cursor is shared."""
+        sql, parameters = select_in_order(query, after)
+        for (text,) in self._cursor.execute(sql, parameters).fetchall():
+            yield items.decoded(text, query.table.name)
 
     def replace(self, table: Table, key: Key, old: Item | None, new: Item) -> None:
         plain = old if old is self._read_without_tags else None

@@ -1,4 +1,10 @@
-"""Sample jobs of any size, as GitHub sends them: the input for measuring the tracker's own cost."""
+"""Sample jobs of any size, with everything that GitHub's App sends in their lives: to measure the tracker's own cost.
+
+run          requested, in progress, completed: one webhook each for all jobs of the run
+job          queued; with a deployment waiting, and queued again; then in progress and completed
+deployment   created, its status waiting, a protection rule, and a review for all jobs of the run
+machine      scheduled, attached, terminated, from the runner fleet
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -44,23 +50,39 @@ class JobShape:
     has_deployment: bool = False
 
 
-def sample_events(number: int, shape: JobShape, padding: str) -> list[tuple[str, SampleEvent]]:
+def sample_events(number: int, shape: JobShape, padding: str) -> list[tuple[str, SampleEvent | None]]:
+    """The job's life, step by step. None: an event of the run, which comes with its first job."""
     key = JobKey(INSTALLATION, JobId(FIRST_JOB + number))
     later = 180.0 if shape.has_deployment else 0.0
 
-    def job(action: str, seconds: float) -> tuple[str, SampleEvent]:
-        return action, _job(number, action, seconds, shape, padding)
+    def job(action: str, seconds: float, name: str = "") -> tuple[str, SampleEvent | None]:
+        return name or action, _job(number, action, seconds, shape, padding)
 
     plan = {"instance_type": "m7i.xlarge", "instance_lifecycle": "spot", "pool_name": "small-x64"}
     instance = InstanceId(f"i-{key.job_id:017x}")
-    gate = [job("waiting", 0.4), ("approved", _review(number))] if shape.has_deployment else []
+
+    def of_run(name: str, event: Delivery) -> tuple[str, SampleEvent | None]:
+        return name, event if number == 0 else None
+
+    gate = [
+        ("deployment", _deployment(number, "deployment", 0.5, {"action": "created"})),
+        job("waiting", 0.6),
+        ("deployment status", _deployment(number, "deployment_status", 0.7, _waiting(number))),
+        ("protection rule", _deployment(number, "deployment_protection_rule", 0.8, _rule(number))),
+        of_run("approved", _review(shape)),
+        job("queued", later + 0.4, "queued again"),
+    ]
     return [
-        *gate,
-        job("queued", later + 0.4),
+        of_run("run requested", _run("requested", -2)),
+        job("queued", 0.4),
+        *(gate if shape.has_deployment else []),
+        of_run("run in progress", _run("in_progress", later + 1)),
         ("scheduled", InternalEvent(key, InternalType.SCHEDULED, _BEGIN.plus(later + 2), 1, None, plan)),
         ("attached", InternalEvent(key, InternalType.ATTACHED, _BEGIN.plus(later + 4), 1, instance)),
         job("in_progress", later + 31.2),
         job("completed", later + 90.9),
+        ("terminated", InternalEvent(key, InternalType.TERMINATED, _BEGIN.plus(later + 95), 1, instance)),
+        of_run("run completed", _run("completed", later + 96)),
     ]
 
 
@@ -73,7 +95,7 @@ def _job(number: int, action: str, seconds: float, shape: JobShape, padding: str
         "run_id": _RUN_ID,
         "run_attempt": 1,
         "status": action,
-        "name": f"integration tests (postgres-16, {number:03d})",
+        "name": _name(number),
         "workflow_name": "Continuous integration",
         "head_sha": "4bf92f3577b34da6a3ce929d0e0e47363a1c9b2d",
         "head_branch": "feature/refunds",
@@ -94,15 +116,55 @@ def _job(number: int, action: str, seconds: float, shape: JobShape, padding: str
             "created_at": _BEGIN.iso_seconds(),
             "updated_at": at.iso_seconds(),
         }
-    return Delivery("workflow_job", f"{action}-{number}", "99", body_of(payload))
+    return Delivery("workflow_job", f"{action}-{number}-{seconds}", "99", body_of(payload))
 
 
-def _review(number: int) -> Delivery:
-    name = f"integration tests (postgres-16, {number:03d})"
-    run = {"id": _RUN_ID, "run_started_at": _BEGIN.iso_seconds(), "updated_at": _BEGIN.plus(180).iso_seconds()}
-    named = [{"name": name, "environment": "production"}]
-    payload = {"action": "approved", "workflow_run": run, "workflow_job_runs": named, "environment": "production"}
-    return Delivery("deployment_review", f"review-{number}", "99", body_of(payload))
+def _run(action: str, seconds: float) -> Delivery:
+    run = _run_fields(seconds) | {"name": "Continuous integration", "workflow_id": 78_123_456, "status": action}
+    run |= {"head_sha": "4bf92f3577b34da6a3ce929d0e0e47363a1c9b2d", "head_branch": "feature/refunds"}
+    run |= {"conclusion": "success" if action == "completed" else None}
+    return Delivery("workflow_run", f"run-{action}", "99", body_of({"action": action, "workflow_run": run}))
+
+
+def _run_fields(seconds: float) -> dict[str, Any]:
+    times = {"created_at": _BEGIN.plus(-2).iso_seconds(), "run_started_at": _BEGIN.plus(-2).iso_seconds()}
+    return {"id": _RUN_ID, "run_attempt": 1, **times, "updated_at": _BEGIN.plus(seconds).iso_seconds()}
+
+
+def _deployment(number: int, event: str, seconds: float, more: dict[str, Any]) -> Delivery:
+    deployment = {
+        "id": _FIRST_DEPLOYMENT + number,
+        "environment": "production",
+        "created_at": _BEGIN.iso_seconds(),
+        "updated_at": _BEGIN.plus(seconds).iso_seconds(),
+    }
+    payload = {"deployment": deployment, "workflow_run": _run_fields(seconds), **more}
+    return Delivery(event, f"{event}-{number}", "99", body_of(payload))
+
+
+def _waiting(number: int) -> dict[str, Any]:
+    status = {"state": "waiting", "environment": "production"}
+    return {"action": "created", "deployment_status": status, "check_run": _check_run(number)}
+
+
+def _rule(number: int) -> dict[str, Any]:
+    return {"action": "requested", "environment": "production", "event": "push", "check_run": _check_run(number)}
+
+
+def _check_run(number: int) -> dict[str, Any]:
+    """Its id is that of the job."""
+    return {"id": FIRST_JOB + number, "name": _name(number)}
+
+
+def _name(number: int) -> str:
+    return f"integration tests (postgres-16, {number:03d})"
+
+
+def _review(shape: JobShape) -> Delivery:
+    """A person decides about an environment: one review names all jobs that wait for it."""
+    named = [{"name": _name(number), "environment": "production"} for number in range(shape.jobs)]
+    payload = {"action": "approved", "workflow_run": _run_fields(180), "workflow_job_runs": named}
+    return Delivery("deployment_review", "review", "99", body_of({**payload, "environment": "production"}))
 
 
 def body_of(payload: Mapping[str, Any]) -> bytes:
@@ -133,10 +195,10 @@ def padding_for(shape: JobShape) -> str:
     return padding
 
 
-def _folded(life: Iterable[tuple[str, SampleEvent]]) -> Item:
+def _folded(life: Iterable[tuple[str, SampleEvent | None]]) -> Item:
     job: Item | None = None
-    for name, event in life:
-        if name != "approved":
+    for _, event in life:
+        if isinstance(event, InternalEvent) or (event is not None and event.event == "workflow_job"):
             job = folded(job, _event(event))
     return {**(job or {}), "PK": JobKey(INSTALLATION, JobId(FIRST_JOB)).partition, "SK": "v"}
 

@@ -1,7 +1,7 @@
 """Measures what the tracker itself costs: sample jobs are written to a store that reports what each call consumed.
 
 The jobs are as GitHub sends them, with labels and properties padded to a given size in the full layout (every attribute
-stored). The figures include index writes. A deployment adds a wait for approval and its review.
+stored). The figures include index writes and a job's whole life (`sample_jobs.py`); its jobs share what a run costs.
 """
 
 from collections import Counter, defaultdict
@@ -75,6 +75,8 @@ def measured(open_store: OpenStore, clock: Clock, shape: JobShape) -> Measured:
     lives = [sample_events(number, shape, padding) for number in range(shape.jobs)]
     for step in zip(*lives, strict=True):
         for name, event in step:
+            if event is None:
+                continue
             consumed.clear()
             _record(tracker, event)
             for each in consumed:

@@ -20,13 +20,21 @@ from holdfast.jobs.intake.senders import RepositoryPayload, Senders
 from holdfast.jobs.intake.webhook import Delivery, Receipt, ReceiptResult
 from holdfast.jobs.model import deployment as deployments
 from holdfast.jobs.model.deployment import Review
-from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, check_repository, job_event
-from holdfast.jobs.model.keys import RunKey
-from holdfast.jobs.model.run import folded_run, quick_run, repository_in, run_event, startup_failure_end
+from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, Status, check_repository, job_event
+from holdfast.jobs.model.keys import JobKey, RunKey
+from holdfast.jobs.model.run import (
+    STARTUP_FAILURE,
+    folded_run,
+    quick_run,
+    repository_in,
+    run_event,
+    startup_failure_end,
+)
+from holdfast.jobs.read.run_jobs import registered_run
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.store import Store, attr
-from holdfast.ports.store.tables import DEPLOYMENTS, RUNS
+from holdfast.ports.store import Item, Store, attr
+from holdfast.ports.store.tables import DEPLOYMENTS, JOBS, RUNS
 
 P = TypeVar("P", bound=RepositoryPayload)
 
@@ -48,6 +56,9 @@ def handle_job(context: HandlerContext, delivery: Delivery) -> Receipt:
 
 def handle_run(context: HandlerContext, delivery: Delivery) -> Receipt:
     event = run_event(delivery, _admitted(context, delivery, RunPayload), context.now)
+    if event.conclusion == STARTUP_FAILURE:
+        known = registered_run(context.store, event.key) or {}
+        check_repository(f"run {event.key}", repository_in(known), repository_in(event.identity))
     run = merge(
         context.store,
         RUNS,
@@ -56,12 +67,23 @@ def handle_run(context: HandlerContext, delivery: Delivery) -> Receipt:
         lambda: quick_run(event),
         lambda seen: folded_run(seen, event),
     )
-    for job in sorted(run.new.get("open", ())):
-        end = startup_failure_end(event.key, run.new, JobId(job), context.now)
-        if end is not None:
-            record(context.store, end, context.received_by)
+    if run.new.get("conclusion") == STARTUP_FAILURE:
+        _end_jobs(context, event.key, run.new)
     result = ReceiptResult.DUPLICATE if run.is_duplicate else ReceiptResult.STORED
     return Receipt(result, delivery.id, delivery.event, installation=event.key.installation_id)
+
+
+def _end_jobs(context: HandlerContext, key: RunKey, run: Item) -> None:
+    """End the jobs of a run that failed to start; the run is written: a job that is registered later finds it."""
+    numbers = sorted(map(JobId, (registered_run(context.store, key) or {}).get("jobs", ())))
+    keys = [JobKey(key.installation_id, number).item for number in numbers]
+    jobs = context.store.batch_get(JOBS, keys, consistent=True) if keys else []
+    for number, job in zip(numbers, jobs, strict=True):
+        end = startup_failure_end(key, run, number, context.now)
+        known = job or {}
+        # After a crash, a job that was ended by this may lack its history.
+        if end is not None and (known.get("status") != Status.COMPLETED or end.mark in known.get("dl", ())):
+            record(context.store, end, context.received_by)
 
 
 def handle_deployment(context: HandlerContext, delivery: Delivery) -> Receipt:
@@ -119,17 +141,19 @@ def _record_event(context: HandlerContext, delivery: Delivery, event: JobEvent) 
 def _write_reviews(context: HandlerContext, key: RunKey, reviews: list[Review], payload: ReviewPayload) -> bool:
     """Apply the reviews if their deployments are known (a read is cheaper than a write), otherwise keep them.
 
+    One that names no job is always kept: it concerns every job that waited then, and one of them may be unknown yet.
     Returns whether anything was new.
     """
-    run = context.store.get(RUNS, key.item, consistent=False) or {}
+    run = registered_run(context.store, key, consistent=False) or {}
     check_repository(f"run {key}", repository_in(run), (payload.repository.full_name, payload.repository.id))
     decisions = frozenset(map(str, reviews))
     gates = deployments.gates_of(run)
-    if all(any(review.concerns(gate) for gate in gates) for review in reviews):
+    if all(review.names_job and any(review.concerns(gate) for gate in gates) for review in reviews):
         return decide(context.store, key, {"reviews": decisions}, gates, context.now) > 0
     since = max([context.now, *(review.at for review in reviews)])
     update = attr("reviews").add_elements(decisions) + attr("ttl").set_if_absent(since.epoch_seconds + KEPT_SECONDS)
     kept = context.store.update(RUNS, key.item, update)
-    # Deployments added since the read. One that is added later finds the reviews.
-    decided = decide(context.store, key, {"reviews": decisions}, deployments.gates_of(kept.new), context.now)
+    # With deployments added since the first read. One that is added later finds the reviews.
+    gates = deployments.gates_of(registered_run(context.store, key) or {})
+    decided = decide(context.store, key, {"reviews": decisions}, gates, context.now)
     return decided > 0 or not decisions <= (kept.old or {}).get("reviews", frozenset())

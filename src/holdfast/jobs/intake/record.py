@@ -2,7 +2,7 @@
 
     job         always; shows whether the event is a duplicate, and what it changed
     history     always
-    run         when the job is new, when it ends, and when it names its deployment
+    run         when the job is new, and when it names its deployment
     deployment  when the job names a new one, or begins to wait
 
 After a crash in between, the event is not acknowledged. GitHub redelivers it; it is a duplicate for the job, and the
@@ -15,12 +15,14 @@ from msgspec import Struct
 
 from holdfast.jobs.intake.history import changes, write_history
 from holdfast.jobs.intake.item_writes import Merged, is_transaction, merge, put_into
+from holdfast.jobs.intake.payloads import UnusablePayload
 from holdfast.jobs.model import deployment as deployments
 from holdfast.jobs.model.deployment import ApprovalGate
 from holdfast.jobs.model.facts import JobEvent, Status
 from holdfast.jobs.model.job import MARKS_MOST, folded, quick
 from holdfast.jobs.model.keys import DeploymentKey, RunKey
-from holdfast.jobs.model.run import counted, folded_count, startup_failure_end
+from holdfast.jobs.model.run import startup_failure_end
+from holdfast.jobs.model.run_jobs import registering, registration
 from holdfast.kernel.errors import BadRequest, WriteConflict
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Item, Store, attr
@@ -60,65 +62,30 @@ def is_beyond_cap(event: JobEvent, job: Merged) -> bool:
 
 
 def _write_run(store: Store, event: JobEvent, job: Merged) -> Item | None:
-    """The run's item; None if it needs no write."""
+    """The run's own item, if the job had to be written among those of its run; None if not.
+
+    Read afterwards, and consistently: a review, or a failure to start, that is stored later finds the job.
+    """
     assert event.run is not None  # noqa: S101 -- called for events that have one; narrows the type
     is_new = job.old is None or "created_at" not in job.old
     is_linked = event.deployment is not None and (job.old is None or "deployment_id" not in job.old)
-    if not (job.is_duplicate or is_new or is_linked or event.status is Status.COMPLETED):
+    # Two hooks send such an event under two marks: one of them may have died before it came to this.
+    is_unmarked = event.status in (Status.QUEUED, Status.WAITING) and event.deployment is None
+    if not (job.is_duplicate or is_new or is_linked or is_unmarked):
         return None
-    if is_transaction(store):
-        return store.rewrite(RUNS, event.run.item, lambda run: _folded_run_of(run, event, job.new)).new
-    update, condition = counted(event, job.new)
-    if event.deployment is not None:
-        update += attr("deployments").add_elements({str(gate_of(event))})
-    try:
-        return store.update(RUNS, event.run.item, update, condition).new
-    except WriteConflict as conflict:
-        # The run counts the job as done; only its deployment may be missing.
-        if event.deployment is None:
-            return conflict.item
-        update = attr("deployments").add_elements({str(gate_of(event))})
-        return store.update(RUNS, event.run.item, update).new
+    register(store, event)
+    return store.get(RUNS, event.run.item) or {}
 
 
-def _folded_run_of(run: Item | None, event: JobEvent, job: Item) -> Item:
-    new = folded_count(run, event, job)
-    if event.deployment is None:
-        return new
-    return {**new, "deployments": frozenset({*new.get("deployments", ()), str(gate_of(event))})}
-
-
-def recount(store: Store, event: JobEvent, job: Item, run: Item) -> bool:
-    """Add a job to its run's sets if it is missing; returns whether it was.
-
-    A polled event is never redelivered: after a crash between its writes, the run may lack the job.
-    """
+def register(store: Store, event: JobEvent) -> None:
+    """Write the event's job among those of its run. Repeating it changes nothing."""
     assert event.run is not None  # noqa: S101 -- called for events that have one; narrows the type
-    is_over = job.get("status") == Status.COMPLETED
-    # A job that is done stays done: `count_end` writes the run before the job.
-    if event.key.job_id in run.get("done", ()) or (not is_over and event.key.job_id in run.get("open", ())):
-        return False
-    update, condition = counted(event, job)
-    with suppress(WriteConflict):
-        store.update(RUNS, event.run.item, update, condition)
-    return True
-
-
-def count_end(store: Store, event: JobEvent) -> None:
-    """Count a job's end in its run, before the end is recorded in the job.
-
-    For an event that is never redelivered. After a crash in between, the next sweep finds a job that has not ended;
-    in the other order no sweep would look at the ended job, and it would stay open in its run.
-    """
-    if event.run is not None and event.end is not None:
-        ended = {"status": Status.COMPLETED, "conclusion": event.end.conclusion}
-        store.update(RUNS, event.run.item, *counted(event, ended))
-
-
-def gate_of(event: JobEvent) -> ApprovalGate:
-    assert event.deployment is not None  # noqa: S101 -- called for events that have one; narrows the type
-    place = deployments.place_of(event.deployment.environment, event.identity.get("job_name", ""))
-    return ApprovalGate(event.deployment.deployment_id, place)
+    key = event.run.job_item(event.key.job_id)
+    if is_transaction(store):
+        item = RUNS.key_item(key) | registration(None, event)
+        store.append(RUNS, item, lambda known: registration(known, event))
+    else:
+        store.update(RUNS, key, registering(event))
 
 
 def _is_news_of_deployment(event: JobEvent, job: Merged) -> bool:
@@ -145,7 +112,7 @@ def _write_deployment(store: Store, event: JobEvent) -> None:
 def _apply_reviews(store: Store, event: JobEvent, run: Item) -> None:
     """Apply reviews that arrived before their deployment was known."""
     if event.deployment is not None and "reviews" in run and event.run is not None:
-        decide(store, event.run, run, [gate_of(event)], event.received_at)
+        decide(store, event.run, run, [deployments.gate_of(event)], event.received_at)
 
 
 def decide(store: Store, key: RunKey, run: Item, gates: list[ApprovalGate], received_at: Instant) -> int:
@@ -171,5 +138,5 @@ def _end_if_run_never_started(store: Store, event: JobEvent, job: Merged, run: I
     # A crash right after the job was ended leaves the other writes undone: the redelivered event completes them.
     was_interrupted = job.is_duplicate and end.mark in job.new.get("dl", ())
     if job.new.get("status") != Status.COMPLETED or was_interrupted:
-        count_end(store, end)
-        record(store, end, received_by)
+        with suppress(UnusablePayload):  # the run's webhook named another repository: it was not about this job's run
+            record(store, end, received_by)

@@ -21,17 +21,19 @@ from typing import Any, Final
 
 from holdfast.jobs.intake.history import KEPT_SECONDS as HISTORY_KEPT_SECONDS
 from holdfast.jobs.migration.stored import StoredWebhook, item_of
-from holdfast.jobs.model.facts import FAILED, JobEvent, Status
+from holdfast.jobs.model.facts import JobEvent
 from holdfast.jobs.model.job import MARKS_MOST
 from holdfast.jobs.model.keys import DeploymentKey, JobKey
+from holdfast.jobs.read.run_jobs import registered_run
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
 from holdfast.ports.store import Item, Key, Store, Value
-from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
+from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS
 from holdfast.ports.store.values import same
 
-# Never compared: keys and marks are checked separately, the rest depends on when a webhook arrived.
-_NOT_COMPARED: Final = frozenset({"PK", "SK", "dl", "received_at", "ttl"})
+# Never compared: keys and marks are checked separately, the hash is that of the labels, and an older version did not
+# store it; the rest depends on when a webhook arrived.
+_NOT_COMPARED: Final = frozenset({"PK", "SK", "dl", "labels_hash", "received_at", "ttl"})
 # Attributes that events without an object may change: those of the runner fleet and of GitHub's API.
 _MAY_BE_AHEAD: Final = frozenset({"status", "rk", "GSI1-PK", "conclusion", "completed_at", "queued_ms", "waiting_ms"})
 # Entries about to expire may already be gone.
@@ -70,7 +72,7 @@ def differences_of_job(store: Store, webhooks: Sequence[StoredWebhook], now: Ins
         *_webhooks_missing(key, webhooks, item),
         *_fields(key, webhooks, item),
         *_history(store, key, webhooks, now),
-        *_run(store, webhooks, item),
+        *_run(store, webhooks),
         *_deployments(store, webhooks),
     ]
 
@@ -124,20 +126,14 @@ def history_key(event: JobEvent) -> Key:
     return Key(event.key.partition, f"{event.at.iso()}#{event.type}#{event.mark}")
 
 
-def _run(store: Store, webhooks: Sequence[StoredWebhook], item: Item) -> Iterator[JobDifference]:
-    """Checked against the job's status in the table, which may be ahead of S3."""
+def _run(store: Store, webhooks: Sequence[StoredWebhook]) -> Iterator[JobDifference]:
     event = webhooks[0].event
     if event.run is None:
         return
-    run = store.get(RUNS, event.run.item) or {}
-    is_done = item.get("status") == Status.COMPLETED
-    expected = {"done"} if is_done else {"open"}
-    if is_done and item.get("conclusion") in FAILED:
-        expected.add("failed")
-    found = {name for name in ("open", "done", "failed") if event.key.job_id in run.get(name, ())}
-    if found != expected:
-        what = f"run {event.run}"
-        yield JobDifference(DifferenceKind.RUN, event.key, what, sorted(expected), sorted(found) if run else None)
+    run = registered_run(store, event.run)
+    if run is None or event.key.job_id not in run["jobs"]:
+        found = None if run is None else f"{len(run['jobs'])} other jobs"
+        yield JobDifference(DifferenceKind.RUN, event.key, f"run {event.run}", f"job {event.key.job_id}", found)
 
 
 def _deployments(store: Store, webhooks: Sequence[StoredWebhook]) -> Iterator[JobDifference]:

@@ -2,9 +2,9 @@
 
     pending ─ review ─▶ approved | rejected        the first decision wins
 
-A review may arrive before its deployment, and does not name it: it names a run, a job and an environment. So the run's
-item keeps two sets, `deployments` and `reviews`. A write to either set returns the other, so the later of the two
-completes the pair.
+A review may arrive before its deployment, and does not name it: it names a run, an environment, and usually the jobs.
+So each job of the run keeps its `gates`, and the run keeps `reviews`. Who writes one reads the other afterwards, so the
+later of the two completes the pair.
 """
 
 from collections.abc import Iterable
@@ -27,31 +27,33 @@ PENDING: Final = "pending"
 DECISIONS: Final = ("approved", "rejected")
 GATING_STATE: Final = "waiting"  # of a deployment_status; the job's own webhooks report the other states
 REVIEWS_MOST: Final = 256
+_ENVIRONMENT_LENGTH: Final = 3  # of the characters that match a review to a deployment
 
 
 def place_of(environment: str, job_name: str) -> str:
-    """Eight characters that match a review to a job's deployment; short, as a run's item may hold hundreds.
+    """Eight characters that match a review to a job's deployment; short, as a run may have hundreds.
 
     Without a job's name only the first three, for the environment. Names are cut as they are in the job's item.
     """
     job = bounds.bounded(job_name)
-    return short_mark(bounds.bounded(environment))[:3] + (short_mark(job)[:5] if job else "")
+    return short_mark(bounds.bounded(environment))[:_ENVIRONMENT_LENGTH] + (short_mark(job)[:5] if job else "")
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalGate:
-    """A job's deployment, as an element of the run's set `deployments`."""
+    """A job's deployment and since when it waits, as an element of the job's set `gates` in its run."""
 
     deployment_id: DeploymentId
     place: str
+    since: str = ""
 
     def __str__(self) -> str:
-        return f"{self.deployment_id}#{self.place}"
+        return f"{self.deployment_id}#{self.place}" + (f"#{self.since}" if self.since else "")
 
     @classmethod
     def parsed(cls, text: str) -> Self:
-        deployment, place = text.split("#")
-        return cls(DeploymentId(int(deployment)), place)
+        deployment, place, *since = text.split("#")
+        return cls(DeploymentId(int(deployment)), place, *since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,22 @@ class Review:
         state, at, place = text.split("#")
         return cls(state, Instant.from_iso(at), place)
 
+    @property
+    def names_job(self) -> bool:
+        return len(self.place) > _ENVIRONMENT_LENGTH
+
     def concerns(self, gate: ApprovalGate) -> bool:
-        """A review that names no job concerns every job that waits for the environment."""
-        return gate.place.startswith(self.place)
+        """A review that names no job concerns every job that waited for the environment at that time."""
+        if self.names_job or not gate.since:
+            return gate.place.startswith(self.place)
+        return gate.place.startswith(self.place) and gate.since <= self.at.iso_seconds()
+
+
+def gate_of(event: JobEvent) -> ApprovalGate:
+    """The gate that the event names. A deployment is created when its job begins to wait: each event says when."""
+    assert event.deployment is not None  # noqa: S101 -- called for events that have one; narrows the type
+    place = place_of(event.deployment.environment, event.identity.get("job_name", ""))
+    return ApprovalGate(event.deployment.deployment_id, place, event.deployment.created_at or "")
 
 
 def gates_of(run: Item) -> list[ApprovalGate]:

@@ -13,6 +13,7 @@ Each attribute of a job has one kind of source, so no event overwrites what anot
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -25,11 +26,13 @@ from holdfast.jobs.model.keys import JobKey, RunKey, by_repository
 from holdfast.jobs.model.times import not_before, parsed, seconds_text, sent_at
 from holdfast.kernel.ids import DeploymentId, InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
+from holdfast.kernel.label_sets import label_set_hash
 from holdfast.kernel.text import cut
 from holdfast.ports.store import Value
 from holdfast.ports.store.values import item_bytes
 
 KEPT_SECONDS: Final = 90 * 86_400
+LABELS_HASH_DIGITS: Final = 16  # the first ones: an item below 1 KB costs half
 FAILED: Final = frozenset({"failure", "timed_out", "startup_failure", "action_required"})
 
 
@@ -214,12 +217,19 @@ def identity(payload: JobPayload, job: WorkflowJob, run: RunKey, received_at: In
     if payload.repository.default_branch:
         found["default_branch"] = bounds.bounded(payload.repository.default_branch, bounds.BRANCH_BYTES_MOST)
     if job.labels:
-        found["labels"] = bounds.labels(job.labels)
+        labels = bounds.labels(job.labels)
+        found |= {"labels": labels, "labels_hash": labels_hash(tuple(labels))}
     if payload.repository.custom_properties:
         room = bounds.IDENTITY_BYTES_MOST - item_bytes(found)
         if kept := bounds.properties(payload.repository.custom_properties, room):
             found["custom_properties"] = kept
     return found
+
+
+@lru_cache(maxsize=1024)  # the jobs of a repository have a few label sets
+def labels_hash(labels: tuple[str, ...]) -> str:
+    """A name for the labels, in the index by status: to look for jobs by labels, no item need be read."""
+    return label_set_hash(labels)[:LABELS_HASH_DIGITS]
 
 
 RepositoryName = tuple[str | None, int | None]  # and its id, which stays the same when it is renamed

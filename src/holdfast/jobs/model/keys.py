@@ -10,7 +10,8 @@ from holdfast.ports.store import Key
 
 # Cached: a job's events use the same few keys. Typed: True is not 1.
 _joined: Final = lru_cache(maxsize=4096, typed=True)(joined_key)
-ONLY: Final = "v"  # the sort key of a partition with one item
+ONLY: Final = "v"  # the sort key of an item that has its partition to itself, or is the first of it
+JOB_PREFIX: Final = "job#"
 
 
 class JobKey(Struct, frozen=True, order=True):
@@ -43,6 +44,10 @@ class RunKey(Struct, frozen=True, order=True):
     @property
     def item(self) -> Key:
         return Key(self.partition, ONLY)
+
+    def job_item(self, job: JobId) -> Key:
+        """The key of the item that makes the job one of this run's."""
+        return Key(self.partition, f"{JOB_PREFIX}{job}")
 
     def __str__(self) -> str:
         return self.partition

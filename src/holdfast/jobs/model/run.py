@@ -1,11 +1,6 @@
-"""A run: one attempt of a workflow, with its jobs.
+"""A run: one attempt of a workflow, as workflow_run reports it, folded like a job. Its jobs are in `run_jobs.py`.
 
-Its counters are sets of job ids, so they are exact however often, and in whatever order, job events arrive:
-
-    open ─ completed ─▶ done (and failed, if the job failed)
-
-A run may look complete between two stages of its jobs, so completeness is computed from the item at each read and
-never stored. Its own status comes from workflow_run, folded like a job's status.
+A run may look complete between two stages of its jobs, so completeness is computed at each read and never stored.
 """
 
 from collections.abc import Mapping
@@ -17,18 +12,15 @@ from holdfast.jobs.intake import bounds
 from holdfast.jobs.intake.item_writes import combined, if_absent, set_values
 from holdfast.jobs.intake.payloads import RunPayload, UnusablePayload, WorkflowRun
 from holdfast.jobs.intake.webhook import Delivery, short_mark
-from holdfast.jobs.model.facts import FAILED, KEPT_SECONDS, End, JobEvent, RepositoryName, Status, check_repository
+from holdfast.jobs.model.facts import KEPT_SECONDS, End, JobEvent, RepositoryName, Status, check_repository
 from holdfast.jobs.model.job import MARKS_MOST
 from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.jobs.model.times import not_before, parsed, sent_at
-from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, JobId, RunId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
 from holdfast.ports.store import Condition, Item, Update, Value, attr, remove_all
-from holdfast.ports.store.values import shown
 
-_NONE: Final[frozenset[int]] = frozenset()
 STARTUP_FAILURE: Final = "startup_failure"
 # A run of a fork ends so until a maintainer approves it; then the same attempt goes on.
 ACTION_REQUIRED: Final = "action_required"
@@ -136,78 +128,6 @@ def _status_attributes(event: RunEvent) -> dict[str, Value]:
     return found | ({"conclusion": event.conclusion} if event.conclusion else {})
 
 
-# The run's jobs
-
-
-def counted(event: JobEvent, job: Item) -> tuple[Update, Condition | None]:
-    """Put the job into the run's sets, by the status of its item: the event may be older."""
-    job_id = {event.key.job_id}
-    identity = _run_identity(event)
-    if job.get("status") != Status.COMPLETED:
-        update = combined([identity, attr("open").add_elements(job_id)])
-        return update, ~attr("done").contains(event.key.job_id)
-    failed = attr("failed")
-    failed_or_not = failed.add_elements(job_id) if job.get("conclusion") in FAILED else failed.drop_elements(job_id)
-    moved = [attr("done").add_elements(job_id), attr("open").drop_elements(job_id), failed_or_not]
-    return combined([identity, *moved]), None
-
-
-def folded_count(run: Item | None, event: JobEvent, job: Item) -> Item:
-    """The run after `counted`; unchanged if the condition of `counted` does not hold."""
-    before: Item = run or {}
-    job_id = frozenset((event.key.job_id,))
-    done = _ids(before, "done")
-    is_over = job.get("status") == Status.COMPLETED
-    if not is_over and job_id <= done:
-        return before
-    new = {**_identity_facts(event), **before}
-    if not is_over:
-        return _with_sets(new, {"open": _ids(before, "open") | job_id})
-    failed = _ids(before, "failed")
-    has_failed = job.get("conclusion") in FAILED
-    return _with_sets(
-        new,
-        {
-            "open": _ids(before, "open") - job_id,
-            "done": done | job_id,
-            "failed": failed | job_id if has_failed else failed - job_id,
-        },
-    )
-
-
-def _ids(run: Item, name: str) -> frozenset[int]:
-    """One of the run's sets. Checked, since an item may have been edited by hand."""
-    found = run.get(name, _NONE)
-    if type(found) is not frozenset:
-        raise BadRequest(f"run {run.get('PK')}: {name} is {shown(found)}; expected a set of job ids")
-    return found
-
-
-def _with_sets(run: Item, sets: Mapping[str, frozenset[int]]) -> Item:
-    """The run with these sets; empty sets are removed, as DynamoDB cannot store them."""
-    for name, ids in sets.items():
-        if ids:
-            run[name] = ids
-        else:
-            run.pop(name, None)
-    return run
-
-
-def _run_identity(event: JobEvent) -> Update:
-    return if_absent(_identity_facts(event))
-
-
-def _identity_facts(event: JobEvent) -> dict[str, Value]:
-    found = {
-        "ttl": event.received_at.epoch_seconds + KEPT_SECONDS,
-        "repo_full_name": event.repository,
-        "head_branch": event.head_branch,
-        "repo_id": event.repository_id,
-    }
-    found |= {name: event.identity.get(name) for name in ("repo_is_private", "workflow_name", "head_sha")}
-    return {name: value for name, value in found.items() if value}
-
-
 def startup_failure_end(run: RunKey, item: Item, job: JobId, received_at: Instant) -> JobEvent | None:
     """The end of a job whose run failed to start: GitHub may send no webhook for it."""
     if item.get("conclusion") != STARTUP_FAILURE or "updated_at" not in item:
@@ -221,6 +141,8 @@ def startup_failure_end(run: RunKey, item: Item, job: JobId, received_at: Instan
         mark=short_mark(STARTUP_FAILURE, run.partition),
         source="github_webhook",
         run=run,
+        repository=item.get("repo_full_name"),
+        repository_id=item.get("repo_id"),
         status=Status.COMPLETED,
         end=End(STARTUP_FAILURE, at.iso_seconds()),
         is_inferred=True,

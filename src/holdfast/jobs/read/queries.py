@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from holdfast.jobs.model.keys import DeploymentKey, JobKey, RunKey, by_repository, by_status, job_key_of
 from holdfast.jobs.model.machines import machine_named, machine_of
+from holdfast.jobs.read.run_jobs import run_with_jobs
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, JobId
 from holdfast.kernel.instants import Instant
 from holdfast.ports.store import Item, Key, Query, SortRange, Store, cursors
-from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
+from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS
 
 EXAMINED_MOST: Final = 1000
 LIMIT_MOST: Final = 1000
@@ -126,7 +127,8 @@ def job(store: Store, key: JobKey) -> Item | None:
 
 
 def run(store: Store, key: RunKey) -> Item | None:
-    return store.get(RUNS, key.item)
+    """The run with its open, done and failed jobs."""
+    return run_with_jobs(store, key)
 
 
 def deployment(store: Store, key: DeploymentKey) -> tuple[Item, list[Item]] | None:

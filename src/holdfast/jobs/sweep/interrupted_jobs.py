@@ -12,6 +12,7 @@ from typing import Final
 from holdfast.jobs.intake.webhook import short_mark
 from holdfast.jobs.model.facts import FAILED
 from holdfast.jobs.model.keys import JobKey, RunKey, run_key_of
+from holdfast.jobs.read.run_jobs import run_with_jobs
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.retry import INTENDED, PAGES_MOST, RetryPolicy, RetryVerdict, consider, note_key, note_of
 from holdfast.kernel.errors import WriteConflict
@@ -85,7 +86,7 @@ def _ended_run(store: Store, key: JobKey, job: Item | None) -> RunKey | None:
     if job is None or job.get("status") != "completed" or "GSI3-PK" not in job:
         return None
     found = run_key_of(job["GSI3-PK"])
-    run = store.get(RUNS, found.item) or {}
+    run = run_with_jobs(store, found) or {}
     return found if key.job_id in run.get("done", ()) and not run.get("open") else None
 
 

@@ -120,7 +120,8 @@ def pending_gates(
         return kept  # old data is better than none
     gates = [_gate(each) for each in seen[:GATES_MOST]]
     with suppress(StoreRefused, WriteConflict):  # a process that may only read the store still gets the result
-        store.update(RUNS, key.item, set_all({"gates": gates, "gates_ms": now.epoch_ms}), attr("PK").exists())
+        update = set_all({"gates": gates, "gates_ms": now.epoch_ms})
+        store.update(RUNS, key.item, update + attr("ttl").set_if_absent(now.epoch_seconds + KEPT_SECONDS))
     return gates
 
 

@@ -8,22 +8,23 @@ A run that GitHub does not know any more, because its repository is gone, is giv
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from holdfast.jobs.intake.payloads import Installation, JobPayload, Repository, WorkflowJob
-from holdfast.jobs.intake.record import count_end, record, recount
+from holdfast.jobs.intake.record import record, register
 from holdfast.jobs.intake.webhook import short_mark
-from holdfast.jobs.model.facts import JobEvent, Status, polled_facts
+from holdfast.jobs.model.facts import KEPT_SECONDS, JobEvent, Status, polled_facts
 from holdfast.jobs.model.job import rank, rank_ms
 from holdfast.jobs.model.keys import JobKey, RunKey, run_key_of
 from holdfast.jobs.model.run import startup_failure_end
+from holdfast.jobs.model.run_jobs import updated
 from holdfast.jobs.read.item_views import repository_of
 from holdfast.jobs.read.queries import FoundItems, Paging, Span, jobs_by_status
+from holdfast.jobs.read.run_jobs import registered_run
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.live_run import current_run
-from holdfast.kernel.errors import BadRequest, WriteConflict
+from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId, joined_key
 from holdfast.kernel.instants import Instant
 from holdfast.ports.github import GitHub, GitHubRefused, GitHubUnavailable, JobSeen, RateLimited
@@ -117,11 +118,11 @@ def poll_run(
 ) -> list[JobKey] | None:
     """List the jobs of one attempt of a run, and record what is new. None: GitHub does not know the run."""
     found: list[JobKey] = []
-    run = store.get(RUNS, key.item) or {}
+    run = registered_run(store, key) or {}
     page = 1
     while seen := github.jobs_of_run(key.installation_id, repository, key.run_id, key.run_attempt, page):
         if page == 1 and _may_have_failed_to_start(run, seen, now):
-            run = current_run(store, github, key, repository, now, budget) or run
+            run = updated(run, current_run(store, github, key, repository, now, budget) or {})
         keys = [JobKey(key.installation_id, job.id) for job in seen]
         known = store.batch_get(JOBS, [each.item for each in keys], consistent=True)
         for job_key, job, item in zip(keys, seen, known, strict=True):
@@ -136,21 +137,28 @@ def poll_run(
 def _record_job(store: Store, event: JobEvent, item: Item | None, run: Item, now: Instant, received_by: str) -> bool:
     """Record what GitHub reports about a job. False: all of it is known."""
     assert event.run is not None  # noqa: S101 -- made from a run; narrows the type
+    was_missing = _register_if_missing(store, event, run)
     if item is None or is_news(item, event):
-        count_end(store, event)
-        recorded = record(store, event, received_by)
-        if item is not None and event.end is None:
-            # A crash may have left an earlier event of the job uncounted in the run.
-            recount(store, event, recorded.job, run)
+        record(store, event, received_by)
         return True
-    if recount(store, event, item, run):
+    if was_missing:
         return True
     # A crash may have left the end of a job unrecorded whose run failed to start; or the run's webhook was lost.
     end = startup_failure_end(event.run, run, event.key.job_id, now)
     if item.get("status") == Status.COMPLETED or end is None:
         return False
-    count_end(store, end)
     record(store, end, received_by)
+    return True
+
+
+def _register_if_missing(store: Store, event: JobEvent, run: Item) -> bool:
+    """Register the job before what GitHub reports of it is recorded: a polled event is never redelivered.
+
+    In the other order, a crash in between may leave an ended job that no sweep looks at, and that its run lacks.
+    """
+    if event.key.job_id in run.get("jobs", ()):
+        return False
+    register(store, event)
     return True
 
 
@@ -178,8 +186,8 @@ def _note_gone(store: Store, key: RunKey, run: Item, now: Instant) -> list[str]:
         return []
     else:
         update, noted = set_all({"given_up": GONE, "given_up_at": now.iso()}), [f"run {key}: {GONE}; not polled again"]
-    with suppress(WriteConflict):  # the run has expired
-        store.update(RUNS, key.item, update, attr("PK").exists())
+    # The run has no item of its own if workflow_run was never reported.
+    store.update(RUNS, key.item, update + attr("ttl").set_if_absent(now.epoch_seconds + KEPT_SECONDS))
     return noted
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.jobs.model.keys import JobKey, RunKey
+from holdfast.jobs.read.run_jobs import run_with_jobs
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.live_run import record_run
 from holdfast.jobs.sweep.polling import QUIET_SECONDS, PollResult, poll_run
@@ -82,7 +83,7 @@ class _Walk:
         seen = {RunKey(self.installation, run.run_id, run.run_attempt): run for run in self._runs(repository)}
         items = self.store.batch_get(RUNS, [key.item for key in seen], consistent=True) if seen else []
         for (key, run), item in zip(seen.items(), items, strict=True):
-            if not is_unheard(run, item, self.now):
+            if not is_unheard(run, self._counted(key, run, item), self.now):
                 continue
             if not self.budget.spend():
                 return
@@ -92,6 +93,11 @@ class _Walk:
             if self.budget.calls > 0:  # else some of its jobs may be unlisted
                 # After its jobs: a run that is stored as completed is not polled again.
                 record_run(self.store, key, repository, run, self.now)
+
+    def _counted(self, key: RunKey, run: RunSeen, item: Item | None) -> Item | None:
+        """The run's item; with its open jobs, if those count."""
+        counts = item is not None and "status" in item and run.status != "completed"
+        return run_with_jobs(self.store, key) if counts else item
 
     def _runs(self, repository: str) -> Iterator[RunSeen]:
         """The newest runs; and all that have not ended, if there may be more."""

@@ -21,9 +21,10 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.jobs.model.durations import moments_of
-from holdfast.jobs.model.facts import FAILED
+from holdfast.jobs.model.facts import FAILED, KEPT_SECONDS
 from holdfast.jobs.model.keys import JobKey, RunKey
 from holdfast.jobs.model.machines import is_taken_down, with_own_machine
+from holdfast.jobs.read.run_jobs import run_with_jobs
 from holdfast.jobs.read.run_views import is_complete
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.jobs.sweep.polling import poll_run
@@ -112,7 +113,7 @@ def _is_over(run: Item, failed: Sequence[Item], policy: RetryPolicy, now: Instan
 
 def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now: Instant) -> RetryDecision:
     """Check the run, and rerun it if it qualifies. Safe to repeat at any time."""
-    run = store.get(RUNS, key.item)
+    run = run_with_jobs(store, key)
     if run is None:
         return RetryDecision(RetryVerdict.NO, "unknown run")
     retry = run.get("retry", {})
@@ -129,7 +130,7 @@ def consider(store: Store, github: GitHub, key: RunKey, policy: RetryPolicy, now
     if not pages.spend():
         # What is not listed may have failed, and its webhook be lost.
         return RetryDecision(RetryVerdict.NO, f"too many jobs to check all of them: {100 * PAGES_MOST} or more")
-    run = store.get(RUNS, key.item) or {}
+    run = run_with_jobs(store, key) or {}
     decision = retry_decision(run, key, _failed_jobs(store, key, run), policy, now)
     if decision.verdict is not RetryVerdict.RETRY:
         return decision
@@ -162,7 +163,9 @@ def _claimed(
     store: Store, github: GitHub, key: RunKey, run: Item, decision: RetryDecision, policy: RetryPolicy, now: Instant
 ) -> RetryDecision:
     claim = {"state": INTENDED, "at": now.iso(), "day": now.date(), "jobs": list(decision.jobs)}
-    claimed = UpdateItem(RUNS, key.item, attr("retry").set_to(claim), attr("retry").is_absent())
+    # The run has no item of its own if workflow_run was never reported.
+    update = attr("retry").set_to(claim) + attr("ttl").set_if_absent(now.epoch_seconds + KEPT_SECONDS)
+    claimed = UpdateItem(RUNS, key.item, update, attr("retry").is_absent())
     note = note_of(JobKey(key.installation_id, decision.jobs[0]), now)
     try:
         store.transact([claimed, PutItem(LOGS, note)])
@@ -175,10 +178,10 @@ def _resumed(store: Store, github: GitHub, key: RunKey, run: Item, policy: Retry
     """Take over the claim, so that only one process makes the request: GitHub would refuse the second."""
     claim = {**run["retry"], "at": now.iso()}
     try:
-        run = store.update(RUNS, key.item, attr("retry").set_to(claim), attr("retry").equals(run["retry"])).new
+        store.update(RUNS, key.item, attr("retry").set_to(claim), attr("retry").equals(run["retry"]))
     except WriteConflict:
         return RetryDecision(RetryVerdict.NOT_YET, "another process is handling it")
-    return _carried_out(store, github, key, run, policy, now, is_resumed=True)
+    return _carried_out(store, github, key, {**run, "retry": claim}, policy, now, is_resumed=True)
 
 
 def _carried_out(

@@ -50,6 +50,7 @@ JOBS: Final = Table(
                 "instance_lifecycle",
                 "instance_type",
                 "job_name",
+                "labels_hash",
                 "pool_name",
                 "scheduled_at",
                 "started_at",

@@ -22,7 +22,7 @@ from holdfast.simulator.world.github_objects import SimJob, SimRun, Webhook
 
 P = ParamSpec("P")
 # The attributes of jobs, runs and deployments whose changes the story shows.
-_IN_STORY: Final = ("status", "conclusion", "was_interrupted", "open", "done", "failed", "retry")
+_IN_STORY: Final = ("status", "conclusion", "was_interrupted", "gates", "retry")
 
 
 @dataclass
@@ -203,7 +203,8 @@ class EffectRecorder:
         names = [name for name in _IN_STORY if old.get(name) != new.get(name)]
         if names:
             text = changes({name: old.get(name) for name in names}, {name: new.get(name) for name in names})
-            self._record(by.name, f"{table} {new['PK']}: {text}")
+            name = new["PK"] if new.get("SK") == "v" else f"{new['PK']} {new.get('SK')}"
+            self._record(by.name, f"{table} {name}: {text}")
 
     def acknowledged(self, by: Process, webhook: Webhook) -> None:
         for listener in self._listeners.acknowledged:

@@ -240,11 +240,21 @@ def test_appending_costs_as_much_as_a_write(store: SqliteStore) -> None:
     assert [each.write_units for each in consumed] == [1, 1]
 
 
-def test_a_transaction_allows_no_queries_and_no_nested_transactions(store: SqliteStore) -> None:
-    with pytest.raises(StoreRefused):
-        store.run_in_transaction(lambda within: within.query(Query(JOBS, "1")))
+def test_a_transaction_allows_no_nested_transactions(store: SqliteStore) -> None:
     with pytest.raises(StoreRefused):
         store.run_in_transaction(lambda within: within.transact([]))
+
+
+def test_a_read_or_query_within_a_transaction_sees_its_writes_and_nobody_else_does(store: SqliteStore) -> None:
+    def work(within: StoreTransaction) -> list[str]:
+        within.rewrite(RUNS, Key("1#7#1", "job#2"), lambda item: {**(item or {}), "ttl": 2**40})
+        within.append(RUNS, {"PK": "1#7#1", "SK": "job#1"}, lambda item: item or {})
+        assert within.get(RUNS, Key("1#7#1", "job#2")) is not None
+        assert store.query(Query(RUNS, "1#7#1")).items == []
+        return [item["SK"] for item in within.query(Query(RUNS, "1#7#1")).items]
+
+    assert store.run_in_transaction(work) == ["job#1", "job#2"]
+    assert len(store.query(Query(RUNS, "1#7#1")).items) == 2
 
 
 def test_a_timed_store_offers_the_same_calls_as_its_store(store: SqliteStore) -> None:
@@ -304,8 +314,8 @@ def test_a_refused_delivery_does_not_block_the_others(store: SqliteStore) -> Non
 
 def test_a_delivery_that_cannot_be_written_does_not_block_the_others(store: SqliteStore) -> None:
     """A person has edited an item badly."""
-    store.put(RUNS, {"PK": "12345678#7#1", "SK": "v", "open": "no set"})
-    payload = job_payload("queued", job_id=3, run_id=7)
+    store.put(RUNS, {"PK": "12345678#7#1", "SK": "job#3", "gates": "no set"})
+    payload = job_payload("queued", job_id=3, run_id=7, deployment=5)
     odd = Delivery("workflow_job", delivery_id(CREATED, 9), "99", json.dumps(payload).encode())
     found = results(Tracker(store, StillClock(), "here").receive_all([STORY[0], odd, STORY[1]]))
     assert found == [ReceiptResult.STORED, BadRequest, ReceiptResult.STORED]

@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.kernel.ids import JobId, RunId
 from holdfast.kernel.instants import Instant
-from holdfast.ports.store import Item, Key, Query, Store, Table, every_item
+from holdfast.ports.store import Item, Key, Query, SortRange, Store, Table, every_item
 from holdfast.ports.store.tables import DEPLOYMENTS, JOB_EVENTS, JOBS, RUNS
 from holdfast.simulator.proof.github.plans import GitHubPlan
 from holdfast.simulator.world.github import SimulatedGitHub
@@ -107,6 +107,13 @@ class JobFacts:
 
     def run_item(self, run: SimRun, attempt: int) -> Item:
         return self._item(RUNS, f"{run.installation}#{run.id}#{attempt}") or {}
+
+    def counted_jobs(self, run: SimRun, attempt: int) -> dict[JobId, Item]:
+        """The jobs that the run counts, with their items."""
+        partition = f"{run.installation}#{run.id}#{attempt}"
+        items = every_item(self.store, Query(RUNS, partition, sort=SortRange.begins_with("job#"), consistent=True))
+        numbers = [JobId(int(item["SK"].removeprefix("job#"))) for item in items]
+        return {number: self._item(JOBS, f"{run.installation}#{number}") or {} for number in numbers}
 
     def deployment_item(self, job: SimJob) -> Item:
         installation = self.github.runs[job.run_id].installation
