@@ -19,6 +19,10 @@ NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
             ("holdfast tables rebuild-index", name)
             for name in ("index", "is_confirmed", "as_json", "dry_run", "holdfast_config", "holdfast_data")
         ),
+        *(
+            ("holdfast jobs recount", name)  # figures of past days are counted again
+            for name in ("holdfast_config", "holdfast_data", "installation_id", "since")
+        ),
         ("holdfast help", "words"),  # people type `holdfast help run`
         # The runner fleet.
         *((f"holdfast runners {each}", name) for each in ("classes", "refresh", "try") for name in COMMON),
@@ -36,6 +40,7 @@ NEW_SETTINGS: Final[frozenset[str]] = frozenset(
     {
         "CONSOLE_HOSTS",  # a user header is trusted under these hosts only
         "CONSOLE_PROXY_SECRET",  # and only with the proxy's secret
+        "FIGURES_SEC",  # how often ended jobs are counted
         "GITHUB_INSTALLATIONS",  # one secret signs for every installation
         "JOBS_INDEX_PROJECTION",  # programs that query the tables themselves need the status
         "NEWEST_KEPT_SEC",  # the newest worker is protected for a time only

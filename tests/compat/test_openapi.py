@@ -20,7 +20,12 @@ _UNKNOWN: Final = "before the first tick, the number of workers is unknown, not 
 _SLOW: Final = "the simulated world can be slower during actions"
 _OLDER: Final = "entries that an older deployment wrote may lack it"
 _CARRIED: Final = "a job that an earlier attempt executed is not counted again"
+_COUNTED: Final = "figures cover every job of their range, and say as of when, and which days are unknown"
 INTENDED: Final = {
+    "properties/counted_at": _COUNTED,
+    "properties/unknown_days": _COUNTED,
+    "properties/notes": _COUNTED,
+    "required: counted_at, notes, unknown_days": _COUNTED,
     "lastTick/required: ticks, told": _ALWAYS_THERE,
     "items/required: ticks, told": _ALWAYS_THERE,
     "items/required: groups, ticks, told, why_nothing": _ALWAYS_THERE,

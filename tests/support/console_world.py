@@ -23,6 +23,7 @@ from holdfast.console.pages.simulator import SimulatorControls, SimulatorPages
 from holdfast.control.pause import PauseSwitch
 from holdfast.entrypoints.webhook_receiver import record_internal_event
 from holdfast.jobs.cost.prices import shipped_prices
+from holdfast.jobs.figures.counting import Counting
 from holdfast.jobs.intake.tracker import Tracker, installations
 from holdfast.jobs.intake.webhook import Delivery
 from holdfast.jobs.read.item_views import Viewing
@@ -36,6 +37,7 @@ from holdfast.views.latest_tick import LatestTick
 from tests.payloads import CREATED, delivery, job_payload
 from tests.simulation.harness import Stage
 from tests.support.application import ServedWorld
+from tests.support.figure_stories import count_until_done
 
 OPERATOR = "operator-token-0123456789"
 READER = "reader-token-0123456789"
@@ -99,6 +101,11 @@ class ConsoleWorld:
         at = CREATED.plus(10)
         payload = job_payload(action, at=at, job_id=number, **fields)
         self.take(delivery("workflow_job", payload, at, number))
+
+    def count(self) -> None:
+        """Count the jobs that have ended, as the daemon does every minute."""
+        for installation in installations(self.stage.store):
+            count_until_done(Counting(self.stage.store, self.stage.clock, installation))
 
     def take(self, sent: Delivery) -> None:
         self.tracker.receive(sent)

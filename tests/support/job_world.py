@@ -16,8 +16,9 @@ from holdfast.console.http.app import build_app
 from holdfast.console.http.jobs_api import JobsApi
 from holdfast.entrypoints.webhook_receiver import record_internal_event, take_webhook
 from holdfast.jobs.cost.prices import shipped_prices
+from holdfast.jobs.figures.counting import Counting
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
-from holdfast.jobs.intake.tracker import Tracker
+from holdfast.jobs.intake.tracker import Tracker, installations
 from holdfast.jobs.intake.webhook import Delivery, WebhookSecrets
 from holdfast.jobs.model.keys import JobKey
 from holdfast.jobs.read.item_views import Viewing
@@ -29,6 +30,7 @@ from holdfast.views.job_views import JobViews
 from tests.clocks import StillClock
 from tests.payloads import CREATED, INSTALLATION_ID, JOB_ID, delivery, job_payload, sample
 from tests.support.application import ServedWorld
+from tests.support.figure_stories import count_until_done
 
 TOKEN = "t" * 43
 SECRETS = WebhookSecrets.from_text("It's a Secret to Everybody")
@@ -81,6 +83,11 @@ class JobWorld:
                     "workflow_job", job_payload(action, at=at, job_id=job_id, started=started, **given), at, job_id
                 )
             )
+
+    def count(self) -> None:
+        """Count the jobs that have ended, as the daemon does every minute."""
+        for installation in installations(self.store):
+            count_until_done(Counting(self.store, self.clock, installation))
 
     def run(self, **fields: Any) -> None:
         payload = sample("workflow_run")

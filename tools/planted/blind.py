@@ -360,8 +360,8 @@ BLIND: Final = (
     Mutant(
         "a machine's paid time ends with its job although the machine was terminated later",
         "holdfast.jobs.model.durations",
-        "        machine_ms = _between(begin, self.terminated or self.completed or now)\n",
-        "        machine_ms = _between(begin, self.completed or self.terminated or now)\n",
+        "        return _between(begin, self.terminated or self.completed or now)\n",
+        "        return _between(begin, self.completed or self.terminated or now)\n",
     ),
     Mutant(
         "a filtered page without a match ends the list although older jobs are left to examine",

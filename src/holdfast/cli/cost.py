@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.job_rows import echo_more, words
+from holdfast.cli.job_rows import echo_counted, words
 from holdfast.cli.jobs import installation, paging, query, repository, span
 from holdfast.cli.options import as_json, with_settings
 from holdfast.cli.terminal.colours import Style
@@ -50,7 +50,7 @@ def cost_command(settings: Settings, *, dynamodb: bool, as_json: bool, **filters
     print_table(["USD", "JOBS", "", answer.by.upper()], [_cost_row(group) for group in answer.items])
     update = own_command(settings, "prices refresh")
     print_words(f"EC2 prices as of {answer.prices_as_of}: {answer.prices_source}; to update: {update}")
-    echo_more(answer)
+    echo_counted(answer)
 
 
 def _cost_row(group: CostRow) -> list[object]:

@@ -96,7 +96,19 @@ def echo_stats(answer: JobStats) -> None:
         print_table(["JOBS", "RUNNING", "IN USE", "POOL"], rows)
     if answer.days:
         print_table(["DAY", "JOBS"], [[day, conclusion_counts(counts)] for day, counts in answer.days.items()])
-    echo_more(answer)
+    echo_counted(answer)
+
+
+def echo_counted(answer: Gathered) -> None:
+    """As of when jobs that have ended are counted, and what is not known."""
+    if answer.counted_at is not None:
+        print_words(f"jobs that have ended: as of {to_seconds(answer.counted_at)}; percentiles are within 1.6 %")
+    if answer.unknown_days:
+        first, last = answer.unknown_days[0], answer.unknown_days[-1]
+        days = f"{len(answer.unknown_days)} days, {first} to {last}" if first != last else first
+        print_words(f"not counted yet, and unknown: {days}", Style.WARNING)
+    for note in answer.notes:
+        print_words(note)
 
 
 def _group_row(group: JobGroup) -> list[object]:

@@ -198,6 +198,21 @@ def stats_command(settings: Settings, *, as_json: bool, **filters: Any) -> None:
     print_json(answer) if as_json else echo_stats(answer)
 
 
+@jobs_commands.command("recount", short_help="Count the jobs of past days again.")
+@installation
+@click.option("--since", metavar="TIME", help="Count from this time on.  [default: all jobs that are stored]")
+@with_settings("--data")
+def recount_command(settings: Settings, *, installation_id: str | None, since: str | None) -> None:
+    """Count the jobs of past days again, for statistics and costs.
+
+    The process that counts does it, within minutes. Figures of days whose jobs have expired stay as they are.
+    """
+    from holdfast.entrypoints.figure_counts import recount
+
+    for counted in recount(settings, installation_id, since):
+        print_words(f"installation {counted}: the next passes count its jobs again")
+
+
 @click.group("runs")
 def runs_commands() -> None:
     """Show workflow runs."""

@@ -19,6 +19,7 @@ from holdfast.cluster.spot.events import WORTH_A_LOOK, take_event
 from holdfast.cluster.tick import Cluster, run_ticks
 from holdfast.control.clock_check import check_clocks
 from holdfast.control.tick_loop import Ran, TickObservers
+from holdfast.entrypoints.figure_counts import FigureCounter, figure_counter
 from holdfast.entrypoints.github_loops import NO_GITHUB_ACCESS, github_sweeps
 from holdfast.entrypoints.process_setup import start_logging, warn_of_mistyped
 from holdfast.entrypoints.tick_reports import TickReports
@@ -42,6 +43,8 @@ SECONDS_MOST: Final = 55.0
 SPARE_SECONDS: Final = 2.0
 # The longest a call to GitHub can take.
 CALL_SECONDS: Final = 13.0
+# Of a sweep's time: a third may be used to count jobs.
+COUNTING_SHARE: Final = 3
 
 
 class Context(Protocol):
@@ -102,23 +105,26 @@ def github_webhook(event: Mapping[str, Any], _context: Context) -> dict[str, Any
 
 
 def github_sweep(_event: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """On a schedule: recover lost webhooks, and retry runs that spot interrupted."""
-    found, calls, times = _github_process()
+    """On a schedule: count the jobs that have ended, recover lost webhooks, and retry runs that spot interrupted."""
+    found, calls, counter, times = _github_process()
+    # First: counting takes seconds, and a sweep takes all the time that is left.
+    figures = counter.count(context.get_remaining_time_in_millis() / 1000 / COUNTING_SHARE).shown()
     if found is None:
-        return {"stopped": NO_GITHUB_ACCESS}
+        return {"stopped": NO_GITHUB_ACCESS, "figures": figures}
     check_clocks(found.clock.now(), times.known())
-    return found.sweep(calls, context.get_remaining_time_in_millis() / 1000 - CALL_SECONDS - SPARE_SECONDS).shown()
+    seconds = context.get_remaining_time_in_millis() / 1000 - CALL_SECONDS - SPARE_SECONDS
+    return {**found.sweep(calls, seconds).shown(), "figures": figures}
 
 
 @cache
-def _github_process() -> tuple[GitHubSweeps | None, int, ServerTimes]:
+def _github_process() -> tuple[GitHubSweeps | None, int, FigureCounter, ServerTimes]:
     settings = load_settings(os.environ)
     start_logging(settings)
     warn_of_mistyped(os.environ)
     clock, times = SystemClock(), ServerTimes()
     store = open_store(settings, clock, date=times.dynamodb)
     found = github_sweeps(settings, store, clock, f"lambda-{nonce()}", date=times.github)
-    return found, settings.github_sweep_calls, times
+    return found, settings.github_sweep_calls, figure_counter(settings, store, clock), times
 
 
 @cache

@@ -1,6 +1,7 @@
 """Keeps metrics, open pages and `/readyz` up to date with what the process does."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -90,7 +91,8 @@ class JobMetricsUpdater:
         for installation in installations(self._store):
             who = {"installation_id": str(installation)}
             stuck += len(self._views.stuck({**who, "limit": "100"}).items)
-            usd += float(self._views.costs({**who, "since": today}).usd)
+            costs = self._views.costs({**who, "since": today})
+            usd += math.nan if costs.unknown_days else float(costs.usd)
             waits = _worst(waits, self._views.stats({**who, "since": hour}).total.queue_seconds)
         return stuck, waits, usd
 

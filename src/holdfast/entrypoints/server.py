@@ -31,6 +31,7 @@ from holdfast.entrypoints.daemon import (
     world_loop,
 )
 from holdfast.entrypoints.daemon_file import Daemon, announce_daemon, new_token
+from holdfast.entrypoints.figure_counts import figure_counter
 from holdfast.entrypoints.github_loops import RunRefresher, github_loop, github_sweeps
 from holdfast.entrypoints.listening import listening_socket, url_of
 from holdfast.entrypoints.process_setup import installed_version
@@ -244,6 +245,8 @@ def _start_tracker_loops(process: _Process, known: WebhookSecrets, daemon: Daemo
         running.start(demo_webhooks)
     if tracking.sweeps:
         running.start(github_loop(tracking.sweeps, process.settings.github_sweep_calls, world.check_clock))
+    counter = figure_counter(process.settings, process.store, world.clock)
+    running.start(Loop("figures", lambda: world.real_seconds(counter.run())))
     updater = JobMetricsUpdater(process.store, tracking.views, world.clock, process.observers.metrics.jobs)
     running.start(Loop("job metrics", lambda: world.real_seconds(updater.run())))
 

@@ -1,20 +1,23 @@
-"""Statistics and costs of many jobs, and the jobs that they are made of."""
+"""Statistics and costs of many jobs: those that have ended as counted by day, and the open ones as they are now."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from holdfast.jobs.read import queries, statistics
+from holdfast.jobs.figures.calendar import HOUR_MS, hour_of
+from holdfast.jobs.figures.open_jobs import OpenFigures, open_figures
+from holdfast.jobs.figures.reading import CountedFigures, counted_figures
+from holdfast.jobs.read import statistics
 from holdfast.jobs.read.item_views import Viewing
-from holdfast.jobs.read.queries import FoundItems, Paging, Span
+from holdfast.jobs.read.queries import Span
+from holdfast.jobs.read.statistics import DayFigures
 from holdfast.kernel.errors import BadRequest
 from holdfast.kernel.ids import InstallationId
 from holdfast.kernel.instants import Instant
 from holdfast.kernel.text import cut
-from holdfast.ports.store import Item, Store
-from holdfast.views.job_listings import all_jobs
+from holdfast.ports.store import Store
 from holdfast.views.job_types import (
     CostGrouping,
     CostRow,
@@ -27,8 +30,7 @@ from holdfast.views.job_types import (
 )
 from holdfast.views.query_params import QueryParams
 
-GATHERED_MOST: Final = 10_000  # jobs that the figures of one answer are made of
-GATHERED: Final = 1000
+LIMIT_ACCEPTED_MOST: Final = 10_000
 STATS_DAYS: Final = 7
 COST_DAYS: Final = 30
 
@@ -39,64 +41,78 @@ class FigureQuery(NamedTuple):
     repository: str | None
     span: Span
     now: Instant
-    limit: int
-    cursor: str | None
 
 
-class GatheredJobs(NamedTuple):
-    """The jobs that figures are made of, and how they were chosen."""
+class GatheredFigures(NamedTuple):
+    """The figures, and what they are made of."""
 
-    items: list[Item]
+    figures: DayFigures
     about: Gathered
 
 
 def figure_query(asked: QueryParams, days: int, now: Instant) -> FigureQuery:
-    """The query that the parameters ask for; of the last `days` by default."""
+    """The query that the parameters ask for; of the last `days` by default, from a full hour.
+
+    A limit is from the time when figures were made of some jobs. It is still accepted, and cuts nothing. There is no
+    cursor any more that a client could have from here.
+    """
     span = asked.span()
-    since = span.since or (span.until or now).plus(-days * 86_400)
-    limit = asked.limit(GATHERED_MOST, GATHERED)
-    return FigureQuery(asked.repository(), Span(since, span.until), now, limit, asked.cursor())
+    since = span.since or Instant(hour_of((span.until or now).plus(-days * 86_400)) * HOUR_MS)
+    asked.limit(LIMIT_ACCEPTED_MOST, LIMIT_ACCEPTED_MOST)
+    if (cursor := asked.cursor()) is not None:
+        raise BadRequest(f"cursor {cut(cursor, 40)!r}: figures cover all jobs of their range; start without a cursor")
+    return FigureQuery(asked.repository(), Span(since, span.until), now)
 
 
-def gathered_jobs(store: Store, installation: InstallationId, query: FigureQuery) -> GatheredJobs:
-    """The newest jobs that match."""
+def gathered_figures(
+    store: Store, installation: InstallationId, query: FigureQuery, team_property: str
+) -> GatheredFigures:
+    """The figures of all jobs that match."""
+    now, repository = query.now, query.repository
+    since, until = query.span.since or now, query.span.until or now
+    counted = counted_figures(store, installation, since, until, now, repository)
+    still_open = open_figures(store, installation, query.span, now, repository, team_property)
+    figures = DayFigures(counted.days, still_open.days)
+    return GatheredFigures(figures, _about(installation, query, figures, counted, still_open))
 
-    def walk(paging: Paging) -> FoundItems:
-        paging = replace(paging, cursor=paging.cursor or query.cursor)
-        if query.repository is not None:
-            return queries.jobs_by_repository(store, installation, query.repository, query.span, paging)
-        return all_jobs(store, installation, query.span, paging)
 
-    found = queries.gathered(walk, query.limit)
-    since, until = query.span.since or query.now, query.span.until or query.now
-    about = Gathered(
+def _about(
+    installation: InstallationId,
+    query: FigureQuery,
+    figures: DayFigures,
+    counted: CountedFigures,
+    still_open: OpenFigures,
+) -> Gathered:
+    return Gathered(
         installation_id=installation,
         repo=query.repository,
-        since=since.iso(),
-        until=until.iso(),
-        jobs=len(found.items),
-        cursor=found.cursor,
-        examined=found.examined,
+        since=(query.span.since or query.now).iso(),
+        until=(query.span.until or query.now).iso(),
+        jobs=figures.jobs,
+        cursor=None,
+        examined=still_open.examined,
+        counted_at=counted.counted_at.iso() if counted.counted_at else None,
+        unknown_days=counted.unknown_days,
+        notes=counted.notes + still_open.notes,
     )
-    return GatheredJobs(found.items, about)
 
 
-def job_stats(jobs: GatheredJobs, now: Instant) -> JobStats:
-    pools = statistics.pool_utilisation(jobs.items, now)
+def job_stats(found: GatheredFigures) -> JobStats:
+    figures = found.figures
     return JobStats(
-        **structs.asdict(jobs.about),
-        total=_job_group(statistics.group_of("all", jobs.items)),
-        pools={name: PoolUsage(**usage) for name, usage in pools.items()},
-        days=statistics.daily_counts(jobs.items),
-        items=[_job_group(group) for group in statistics.by_workflow_and_job(jobs.items)],
+        **structs.asdict(found.about),
+        total=_job_group(statistics.whole(figures)),
+        pools={name: PoolUsage(**usage) for name, usage in statistics.pool_utilisation(figures).items()},
+        days=statistics.daily_counts(figures),
+        items=[_job_group(group) for group in statistics.by_workflow_and_job(figures)],
     )
 
 
-def job_costs(jobs: GatheredJobs, by: CostGrouping, viewing: Viewing, now: Instant) -> JobCosts:
+def job_costs(found: GatheredFigures, by: CostGrouping, viewing: Viewing) -> JobCosts:
     prices = viewing.prices
-    groups, days = (statistics.costs(jobs.items, group, prices, now, viewing.team_property) for group in (by, "day"))
+    groups, days = (statistics.costs(found.figures, group, prices) for group in (by, "day"))
     return JobCosts(
-        **structs.asdict(jobs.about),
+        **structs.asdict(found.about),
         by=by,
         usd=sum((group.usd for group in groups), Decimal(0)),
         prices_as_of=prices.as_of,

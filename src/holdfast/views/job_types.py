@@ -118,7 +118,11 @@ class PoolUsage(Shape, frozen=True, kw_only=True):
 
 
 class Gathered(Shape, frozen=True, kw_only=True):
-    """Which jobs the figures are made of. With a cursor there are older ones."""
+    """Which jobs the figures are made of: all of the range. The cursor is always None.
+
+    Jobs that have ended are as of `counted_at`; open ones as of now. `unknown_days`: not counted yet. `notes`: where
+    the figures differ from the range.
+    """
 
     installation_id: Count
     repo: str | None
@@ -127,6 +131,9 @@ class Gathered(Shape, frozen=True, kw_only=True):
     jobs: Count
     cursor: str | None
     examined: Count
+    counted_at: Time | None
+    unknown_days: list[str]
+    notes: list[str]
 
 
 class JobStats(Gathered, frozen=True, kw_only=True):

@@ -30,10 +30,10 @@ from holdfast.runners.offer import Offer
 from holdfast.views.job_figures import (
     COST_DAYS,
     STATS_DAYS,
-    GatheredJobs,
+    GatheredFigures,
     cost_grouping,
     figure_query,
-    gathered_jobs,
+    gathered_figures,
     job_costs,
     job_stats,
 )
@@ -258,18 +258,18 @@ class JobViews:
     def stats(self, params: Params) -> JobStats:
         """How often jobs succeed, how long they run and wait: in total, by workflow and job, by pool, by day."""
         asked = QueryParams(params, "installation_id", "repo", "since", "until", "limit", "cursor")
-        return job_stats(self._gathered(asked, STATS_DAYS), self._clock.now())
+        return job_stats(self._gathered(asked, STATS_DAYS))
 
     def costs(self, params: Params) -> JobCosts:
         """What the jobs' machines cost, the most expensive group first."""
         asked = QueryParams(params, "by", "installation_id", "repo", "since", "until", "limit", "cursor")
         by = cost_grouping(asked.text("by") or "repo")
-        return job_costs(self._gathered(asked, COST_DAYS), by, self._viewing, self._clock.now())
+        return job_costs(self._gathered(asked, COST_DAYS), by, self._viewing)
 
-    def _gathered(self, asked: QueryParams, days: int) -> GatheredJobs:
+    def _gathered(self, asked: QueryParams, days: int) -> GatheredFigures:
         # Validate first: a bad parameter is an error even if no installation is known yet.
         query = figure_query(asked, days, self._clock.now())
-        return gathered_jobs(self._store, self._installation(asked), query)
+        return gathered_figures(self._store, self._installation(asked), query, self._viewing.team_property)
 
     # Parts
 

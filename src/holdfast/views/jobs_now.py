@@ -25,7 +25,6 @@ INSTALLATIONS_MOST: Final = 10
 _WITH_MACHINE: Final = (Status.IN_PROGRESS, Status.SCHEDULED)
 _OPEN: Final = (*_WITH_MACHINE, Status.QUEUED, Status.WAITING)
 _RUNNING_SHOWN: Final = 6
-_STATS_OF: Final = 200
 
 
 class JobCount(Shape, frozen=True, kw_only=True):
@@ -43,7 +42,10 @@ class OpenJobs(Shape, frozen=True, kw_only=True):
 
 
 class JobsNow(Shape, frozen=True, kw_only=True):
-    """`problem`: why the store could not be read. `running` and `recent` are of the first installation."""
+    """`problem`: why the store could not be read. `running` and `recent` are of the first installation.
+
+    `recent`: the last 7 days.
+    """
 
     installations: list[Count]
     problem: str | None
@@ -91,7 +93,7 @@ def _counted(store: Store, views: JobViews, prices: Prices, known: Sequence[Inst
             jobs=sum(len(page.items) for page in stuck), more=any(page.cursor is not None for page in stuck)
         ),
         running=views.jobs({**first, **running}).items if first else [],
-        recent=views.stats({**first, "limit": str(_STATS_OF)}).total if first else None,
+        recent=views.stats(first).total if first else None,
     )
 
 

@@ -191,6 +191,7 @@ def test_settings_define_what_is_stuck_and_the_github_url(world: JobWorld) -> No
 
 def test_figures_are_tables(world: JobWorld) -> None:
     fill(world)
+    world.count()
     shown = lines("jobs", "stats")
     assert shown[0].startswith("3 jobs from 2026-01-08T17:00:00Z to 2026-01-15T17:00:00Z")
     assert any(re.fullmatch(r"3 +0\.0% +10s/10s/10s +10s/10s/10s +all", line) for line in shown)
@@ -208,10 +209,12 @@ def test_a_run_and_a_deployment_have_their_jobs(world: JobWorld) -> None:
 
 def test_costs_are_added_up(world: JobWorld) -> None:
     fill(world)
+    world.count()
     shown = lines("cost", "--by", "pool")
     assert shown[0].startswith("3 jobs from ")
     assert shown[2].split() == ["0.00036", "1", "estimated", "small"]
-    assert "EC2 prices as of" in shown[-1]
+    assert "EC2 prices as of" in shown[-2]
+    assert shown[-1] == "jobs that have ended: as of 2026-01-15T17:00:00Z; percentiles are within 1.6 %"
 
 
 # What tracking itself costs
@@ -310,6 +313,7 @@ def test_an_invalid_price_file_is_a_wrong_setting(world: JobWorld, directory: Pa
 
 def test_newer_prices_are_used(world: JobWorld, directory: Path) -> None:
     fill(world)
+    world.count()
     newer = {"as_of": "2026-01-01", "region": "us-east-1", "large_usd_per_hour": {"m7i": "100"}}
     (directory / "prices.json").write_text(json.dumps(newer))
     found = json.loads(holdfast("cost", "--json", PRICES_FILE="prices.json").stdout)
@@ -331,13 +335,14 @@ def test_no_name_breaks_a_line_or_a_table(world: JobWorld, name: str) -> None:
     }
     world.job(JOB_ID, "queued", "in_progress", **fields)
     world.job(2, "queued", after=1, **fields)
+    world.count()
     for command, count in (
         (["jobs", "list"], 3),
         (["jobs", "stuck"], 3),
         (["jobs", "events", JOB_ID], 3),
         (["jobs", "explain", JOB_ID], 3),
         (["jobs", "explain", 2], 3),
-        (["cost", "--by", "workflow"], 4),
+        (["cost", "--by", "workflow"], 5),
     ):
         shown = lines(*command)
         assert len(shown) == count, shown

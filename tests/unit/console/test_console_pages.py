@@ -179,7 +179,8 @@ def test_the_overviews_figures_for_completed_jobs_add_up() -> None:
     """Two of four jobs have completed: the page shows their conclusions, not shares of all four."""
     world = populated_world()
     world.job("completed", 2, conclusion="failure", started=CREATED.plus(5))
-    expected = "Of the last 4 jobs, 2 have completed: 1 succeeded, 1 failed; median queue time"
+    world.count()
+    expected = "Of the 4 jobs of the last 7 days, 2 have completed: 1 succeeded, 1 failed; median queue time"
     assert expected in world.get("/").text
 
 
@@ -414,6 +415,7 @@ def test_a_sum_of_estimates_is_an_estimate(world: ConsoleWorld) -> None:
     """On every page that shows it."""
     spot = populated_world()
     on_spot(spot, 1)
+    spot.count()
     for path in (f"/runs/{INSTALLATION_ID}/{RUN_ID}/1", "/costs"):
         assert "<dd>≈$" in spot.get(path).text, path
         assert "<dd>≈$" not in world.get(path).text, path
@@ -469,7 +471,7 @@ def test_the_costs_and_deployments_of_each_installation_are_shown() -> None:
     page = unescape(world.get("/costs", installation_id="5").text)
     assert '<option value="5" selected>5</option>' in page
     assert 'href="/costs?by=team&installation_id=5"' in page
-    assert 'href="/api/costs?by=repo&limit=2000&installation_id=5">this page as JSON' in page
+    assert 'href="/api/costs?by=repo&installation_id=5">this page as JSON' in page
     assert '<option value="5" selected>5</option>' in world.get("/deployments", installation_id="5").text
 
 

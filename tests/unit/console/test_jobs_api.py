@@ -369,6 +369,7 @@ def test_figures_of_jobs(world: JobWorld) -> None:
         world.job(number, "queued", "in_progress", "completed", after=number, conclusion=conclusion)
     world.job(20, "queued")
     world.schedule(20)
+    world.count()
     for also in ({}, {"repo": REPOSITORY}):
         stats = checked("job-stats", world.get("/api/jobs/stats", **also))
         assert (stats["jobs"], stats["total"]["success_rate"], stats["cursor"]) == (11, 0.8, None)
@@ -379,13 +380,23 @@ def test_figures_of_jobs(world: JobWorld) -> None:
     assert world.get("/api/jobs/stats", since=NOW.iso())[1]["jobs"] == 0
 
 
-def test_figures_of_many_jobs_continue_with_a_cursor(world: JobWorld) -> None:
+def test_figures_cover_all_jobs_whatever_the_limit(world: JobWorld) -> None:
     for number in range(12):
         world.job(number, "queued", after=number)
     for also in ({}, {"repo": REPOSITORY}):
-        pages = every_page(world, "/api/jobs/stats", limit=5, **also)
-        assert [page["jobs"] for page in pages] == [5, 5, 2]
-        assert world.get("/api/jobs/stats", limit=10_000, **also)[1]["jobs"] == 12
+        for limit in (5, 10_000):
+            found = checked("job-stats", world.get("/api/jobs/stats", limit=limit, **also))
+            assert (found["jobs"], found["cursor"]) == (12, None)
+
+
+def test_days_that_are_not_counted_yet_are_named(world: JobWorld) -> None:
+    world.job(1, "queued", "in_progress", "completed")
+    before = checked("costs", world.get("/api/costs", since="2026-01-14T00:00:00Z"))
+    assert (before["jobs"], before["counted_at"]) == (0, None)
+    assert before["unknown_days"] == ["2026-01-14", "2026-01-15"]
+    world.count()
+    after = checked("costs", world.get("/api/costs", since="2026-01-14T00:00:00Z"))
+    assert (after["jobs"], after["counted_at"], after["unknown_days"]) == (1, NOW.iso(), [])
 
 
 @pytest.mark.parametrize(
@@ -401,6 +412,7 @@ def test_costs_can_be_grouped_by_each_attribute(world: JobWorld, by: str, names:
     world.job(1, "queued", "in_progress", "completed")
     world.schedule(1)
     world.job(2, "queued")
+    world.count()
     costs = checked("costs", world.get("/api/costs", by=by))
     assert [group["name"] for group in costs["items"]] == names
     assert costs["usd"] == pytest.approx(sum(group["usd"] for group in costs["items"]))

@@ -58,6 +58,9 @@ def test_stuck_jobs_waits_and_cost_are_exported(figures: Figures) -> None:
     world.job(2, "queued", "in_progress", "completed", conclusion="success")
     world.schedule(2)
     figures.read()
+    assert math.isnan(figures.value("cost_usd_today")), "not counted yet"
+    world.count()
+    figures.read()
     assert figures.value("stuck") == 1
     assert figures.value("queue_seconds", percentile="95") > 0
     assert figures.value("cost_usd_today") > 0

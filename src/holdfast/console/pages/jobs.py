@@ -38,7 +38,6 @@ from holdfast.views.query_params import QueryParams
 
 RUN_JOBS_MOST: Final = 200
 EVENTS_MOST: Final = 200
-COSTS_OF: Final = 2000
 COST_GROUPS: Final = ("repo", "workflow", "team", "pool", "day")
 
 
@@ -171,7 +170,7 @@ class JobPages:
 
         def make_context() -> CostsPage:
             installations, chosen = chosen_installation(self.installations(), params)
-            query = {"installation_id": str(chosen), "limit": str(COSTS_OF), "by": by}
+            query = {"installation_id": str(chosen), "by": by}
             found = None if chosen is None else self.views.costs(query)
             return CostsPage(
                 installations=installations,
@@ -183,5 +182,5 @@ class JobPages:
                 days=cost_columns(found.days) if found else [],
             )
 
-        json_path = url_with("/api/costs", {"by": by, "limit": str(COSTS_OF), **installation})
+        json_path = url_with("/api/costs", {"by": by, **installation})
         return self.shell.page(request, "costs.html", make_context, title="Costs", json_path=json_path)

@@ -7,7 +7,7 @@ from holdfast.jobs.intake.internal_events import ATTEMPT_MOST, InternalType
 from holdfast.jobs.model.facts import Status
 from holdfast.jobs.read.queries import LIMIT_MOST
 from holdfast.jobs.read.statistics import COST_GROUPS
-from holdfast.views.job_figures import GATHERED_MOST
+from holdfast.views.job_figures import LIMIT_ACCEPTED_MOST
 from holdfast.views.job_listings import STUCK
 from holdfast.views.query_params import CURSOR_MOST, TEXT_MOST
 
@@ -43,7 +43,7 @@ def _limit(most: int) -> Parameter:
 
 CURSOR: Final = Parameter("cursor", "Continue after the previous page.", {**TEXT, "maxLength": CURSOR_MOST})
 LISTING: Final = (_limit(LIMIT_MOST), CURSOR)
-FIGURES: Final = (_limit(GATHERED_MOST), CURSOR)
+FIGURES: Final = (_limit(LIMIT_ACCEPTED_MOST), CURSOR)
 INSTALLATION: Final = Parameter("installation_id", "GitHub App installation; required if there is more than one.", ID)
 SINCE: Final = Parameter("since", "A time, such as 2026-01-15T10:00:00Z.", TIME)
 UNTIL: Final = Parameter("until", "A time.", TIME)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources import files
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from holdfast.jobs.model.durations import is_carried_over, moments_of
 from holdfast.jobs.model.machines import earlier_machines, with_own_machine
@@ -79,18 +79,42 @@ class Cost:
     is_estimate: bool
 
 
+class MachineUse(NamedTuple):
+    """How long a job had one of its machines, and what the price of that depends on.
+
+    `ms` is None if it is unknown. `is_guess`: the end of that time was not reported.
+    """
+
+    instance_type: str | None
+    lifecycle: str
+    region: str | None
+    spot_usd: Decimal | None
+    ms: int | None
+    is_guess: bool
+
+    @property
+    def known_spot_usd(self) -> Decimal | None:
+        """The price that the fleet reported at launch; no price list is needed."""
+        return Decimal(self.spot_usd) if self.lifecycle == "spot" and self.spot_usd is not None else None
+
+
+def machine_uses(job: Item, now: Instant | None = None) -> list[MachineUse]:
+    """The job's machines, one for each attempt, the last one first, until they ended or until now."""
+    # What was reclaimed was paid for. A machine whose end was not reported ended at the latest with the next attempt.
+    earlier = [_use_of(facts, _end_of(facts)) for facts in earlier_machines(job)]
+    last = _use_of(with_own_machine(job), now)
+    return [last._replace(is_guess=last.is_guess or "attempts_cut" in job), *earlier]
+
+
 def cost_of(job: Item, prices: Prices, now: Instant | None = None) -> Cost | None:
-    """The cost of the job's machines, one for each attempt, until they ended or until now; None if unknown."""
+    """The cost of the job's machines, until they ended or until now; None if that of any is unknown."""
     if is_carried_over(job):
         return None  # the attempt that executed it has the cost
-    last = _cost_of_machine(with_own_machine(job), prices, now)
-    # What was reclaimed was paid for. A machine whose end was not reported ended at the latest with the next attempt.
-    earlier = [_cost_of_machine(facts, prices, _end_of(facts)) for facts in earlier_machines(job)]
-    known = [cost for cost in (last, *earlier) if cost is not None]
-    if len(known) <= len(earlier):
+    found = [_cost_of_use(use, prices) for use in machine_uses(job, now)]
+    known = [cost for cost in found if cost is not None]
+    if len(known) < len(found):
         return None
-    is_estimate = "attempts_cut" in job or any(cost.is_estimate for cost in known)
-    return Cost(sum((cost.usd for cost in known), Decimal(0)), is_estimate)
+    return Cost(sum((cost.usd for cost in known), Decimal(0)), any(cost.is_estimate for cost in known))
 
 
 def _end_of(facts: Item) -> Instant | None:
@@ -98,21 +122,25 @@ def _end_of(facts: Item) -> Instant | None:
     return Instant(int(end_ms)) if end_ms else None
 
 
-def _cost_of_machine(facts: Item, prices: Prices, end: Instant | None) -> Cost | None:
-    seconds = moments_of(facts).machine_seconds(end)
-    if seconds is None or "instance_type" not in facts:
-        return None
-    price = prices.of(
-        facts["instance_type"],
+def _use_of(facts: Item, end: Instant | None) -> MachineUse:
+    return MachineUse(
+        facts.get("instance_type"),
         facts.get("instance_lifecycle", "on-demand"),
         facts.get("region"),
         facts.get("spot_price_usd_per_hour"),
+        moments_of(facts).machine_ms(end),
+        is_guess="next_ms" in facts and "terminated_ms" not in facts,
     )
+
+
+def _cost_of_use(use: MachineUse, prices: Prices) -> Cost | None:
+    if use.ms is None or use.instance_type is None:
+        return None
+    price = prices.of(use.instance_type, use.lifecycle, use.region, use.spot_usd)
     if price is None:
         return None
-    usd = (price.usd_per_hour * Decimal(str(seconds)) / 3600).quantize(_CENT_PARTS)
-    is_guess = "next_ms" in facts and "terminated_ms" not in facts
-    return Cost(usd, price.is_estimate or is_guess)
+    usd = (price.usd_per_hour * use.ms / 3_600_000).quantize(_CENT_PARTS)
+    return Cost(usd, price.is_estimate or use.is_guess)
 
 
 def _size_times(size: str) -> Decimal | None:

@@ -16,8 +16,9 @@ from itertools import islice
 from threading import Lock
 from typing import Final
 
+from holdfast.jobs.figures.counting import Counting
 from holdfast.jobs.intake.record import record
-from holdfast.jobs.intake.tracker import INSTALLATIONS
+from holdfast.jobs.intake.tracker import INSTALLATIONS, installations
 from holdfast.jobs.migration import scan
 from holdfast.jobs.migration.backfill_progress import BackfillProgress, begin_backfill, last_backfill, save_progress
 from holdfast.jobs.migration.differences import DifferenceKind, differences_of_job
@@ -76,6 +77,10 @@ class Backfill:
             notes = self._notes()
             while some := list(islice(notes, scan.BATCH)):
                 done = done.after(threads.map(self._fill_in_noted, some), done.cursor)
+        if not self.options.is_dry_run:
+            # Before it is finished: a backfill that dies here counts again when it is resumed.
+            for installation in self._retry(lambda: installations(self.store)):
+                self._retry(Counting(self.store, self.clock, installation).recount)
         done = self._save(replace(done, finished=self.clock.now()))
         self.on_progress(done)
         return done

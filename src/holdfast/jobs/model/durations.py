@@ -70,11 +70,14 @@ class Moments:
         run_ms = _between(self.started, self.completed)
         return None if run_ms is None else run_ms // 1000
 
-    def machine_seconds(self, now: Instant | None = None) -> float | None:
+    def machine_ms(self, now: Instant | None = None) -> int | None:
         """How long the job had a machine: the time that is paid for."""
         begin = self.attached or self.scheduled or self.started
-        machine_ms = _between(begin, self.terminated or self.completed or now)
-        return None if machine_ms is None else machine_ms / 1000
+        return _between(begin, self.terminated or self.completed or now)
+
+    def busy_ms(self, now: Instant | None = None) -> int | None:
+        """How long it ran on its machine."""
+        return _between(self.started, self.completed or now)
 
     def stages_ms(self) -> dict[str, int | None]:
         """How long each stage took until a runner started the job.

@@ -110,7 +110,8 @@ def poll_runs(
 
 def _page(store: Store, installation: InstallationId, status: Status, now: Instant, cursor: str | None) -> FoundItems:
     span = Span(until=now.plus(-QUIET_SECONDS))
-    return jobs_by_status(store, installation, status, span, Paging(RUNS_MOST, cursor, is_newest_first=False))
+    paging = Paging(RUNS_MOST, cursor, is_newest_first=False)
+    return jobs_by_status(store, installation, status, span, paging, whole=True)  # the index does not hold the run
 
 
 def poll_run(

@@ -59,6 +59,15 @@ class JobsSettings(Declaration):
         help_text="What the jobs' indexes by repository and by run (GSI2, GSI3) contain: keys, or also status and "
         "conclusion, for programs that read the tables themselves. Holdfast needs only keys.",
     )
+    figures_sec: int | None = setting(
+        Maybe(WholeSeconds(10, 3600)),
+        default=None,
+        example="120",
+        group="Jobs",
+        unit="seconds",
+        help_text="How often ended jobs are counted, for statistics and costs. If not set, every 600 seconds on "
+        "DynamoDB, where counting costs read units, and every 60 seconds otherwise.",
+    )
     prices_file: Path | None = setting(
         Maybe(Location("a path to a file")),
         default=None,

@@ -16,6 +16,7 @@ from holdfast.ports.store.values import Item, Value, shown
 
 PARTITION_BYTES_MOST: Final = 2048
 SORT_BYTES_MOST: Final = 1024
+INCLUDED_MOST: Final = 20  # DynamoDB's limit for one index, which DynamoDB Local does not enforce
 
 
 class Key(NamedTuple):
@@ -49,6 +50,10 @@ class Index:
     def __post_init__(self) -> None:
         if bool(self.included) != (self.projection is Projection.INCLUDE):
             raise BadRequest(f"index {self.name}: the projection INCLUDE, and no other, has included attributes")
+        if len(self.included) > INCLUDED_MOST:
+            raise BadRequest(
+                f"index {self.name}: {len(self.included)} included attributes; DynamoDB allows {INCLUDED_MOST}"
+            )
 
     @property
     def key_attributes(self) -> tuple[str, ...]:
