@@ -16,7 +16,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
 from holdfast.views.query_params import QueryParams
 
-ON_DYNAMODB_SECONDS: Final = 600  # each pass reads the jobs of two hours: a unit per job at this pace
+ON_DYNAMODB_SECONDS: Final = 720  # each pass reads the jobs of two hours: a unit per job at this pace
 OTHERWISE_SECONDS: Final = 60
 _BEHIND_SECONDS: Final = 1.0  # between passes that count many days for the first time
 # Another process may have counted a moment before; this one then waits for its own next turn.

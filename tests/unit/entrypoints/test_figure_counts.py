@@ -81,7 +81,7 @@ def test_a_store_that_fails_is_reported_and_the_next_turn_counts() -> None:
 
 @pytest.mark.parametrize(
     ("given", "seconds"),
-    [({}, 60), ({"HOLDFAST_STORE": "dynamodb:"}, 600), ({"FIGURES_SEC": "120"}, 120)],
+    [({}, 60), ({"HOLDFAST_STORE": "dynamodb:"}, 720), ({"FIGURES_SEC": "120"}, 120)],
 )
 def test_the_interval_is_that_of_the_setting_or_the_store(given: dict[str, str], seconds: float) -> None:
     clock = StillClock(NOW)

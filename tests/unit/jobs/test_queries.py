@@ -11,7 +11,7 @@ from msgspec import structs
 from holdfast.adapters.memory import memory_store
 from holdfast.adapters.sqlite import sqlite_store
 from holdfast.jobs.cost.prices import shipped_prices
-from holdfast.jobs.figures.contribution import figures_of, team_of
+from holdfast.jobs.figures.contribution import figures_of, team_of, with_all_it_needs
 from holdfast.jobs.figures.counting import Counting
 from holdfast.jobs.intake.internal_events import InternalEvent, InternalType
 from holdfast.jobs.intake.payloads import RunPayload, decoded

@@ -65,7 +65,7 @@ class JobsSettings(Declaration):
         example="120",
         group="Jobs",
         unit="seconds",
-        help_text="How often ended jobs are counted, for statistics and costs. If not set, every 600 seconds on "
+        help_text="How often ended jobs are counted, for statistics and costs. If not set, every 720 seconds on "
         "DynamoDB, where counting costs read units, and every 60 seconds otherwise.",
     )
     prices_file: Path | None = setting(
