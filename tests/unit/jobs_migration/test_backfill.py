@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.sqlite import SqliteStore, sqlite_rows
+from holdfast.jobs.figures.calendar import first_unsealed
+from holdfast.jobs.figures.counting import Counting
+from holdfast.jobs.figures.stored_calendar import read_calendar
 from holdfast.jobs.intake.tracker import installations
 from holdfast.jobs.migration.backfill import BackfillOptions
 from holdfast.jobs.migration.backfill_progress import last_backfill
@@ -50,6 +53,21 @@ def test_after_a_backfill_the_tables_have_everything_from_s3() -> None:
     assert (done.jobs, done.objects, done.total, done.written) == (40, 128, 128, 128)
     assert world.compare()[1] == []
     assert installations(world.store) == [1]
+
+
+def test_after_a_backfill_the_figures_of_its_days_are_counted_again() -> None:
+    """A count before it ran has found no jobs, and would not look at those days again."""
+    world = filled(range(1, 41))
+    counting = Counting(world.store, world.clock, ONE)
+    counting.run_pass()
+    before = read_calendar(world.store, ONE)
+    world.backfill(BackfillOptions(is_dry_run=True))
+    assert read_calendar(world.store, ONE) == before
+    world.backfill()
+    after = read_calendar(world.store, ONE)
+    assert before is not None
+    assert after is not None
+    assert after.frontier == first_unsealed(world.clock.now()) < before.frontier
 
 
 def test_on_sqlite_a_job_is_one_transaction_with_the_same_result(tmp_path: Path) -> None:
