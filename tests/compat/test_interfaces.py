@@ -21,7 +21,7 @@ NEW_OPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
         ),
         *(
             ("holdfast jobs recount", name)  # figures of past days are counted again
-            for name in ("holdfast_config", "holdfast_data", "installation_id", "since")
+            for name in ("as_json", "dry_run", "holdfast_config", "holdfast_data", "installation_id", "since")
         ),
         ("holdfast help", "words"),  # people type `holdfast help run`
         # The runner fleet.

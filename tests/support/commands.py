@@ -24,6 +24,7 @@ ARGUMENTS: Final = {
     "jobs explain": str(JOB_ID),
     "jobs stuck": "",
     "jobs stats": "",
+    "jobs recount": "--dry-run",
     "runs show": str(RUN_ID),
     "deployments show": str(DEPLOYMENT),
     "cost": "",

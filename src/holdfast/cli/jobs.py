@@ -16,7 +16,7 @@ from holdfast.cli.job_rows import (
     job_row,
     stuck_row,
 )
-from holdfast.cli.options import as_json, with_settings
+from holdfast.cli.options import as_json, dry_run, with_settings
 from holdfast.cli.terminal.output import print_json, print_table, print_words
 from holdfast.kernel.errors import BadRequest, NotFound
 from holdfast.kernel.instants import Instant
@@ -201,16 +201,25 @@ def stats_command(settings: Settings, *, as_json: bool, **filters: Any) -> None:
 @jobs_commands.command("recount", short_help="Count the jobs of past days again.")
 @installation
 @click.option("--since", metavar="TIME", help="Count from this time on.  [default: all jobs that are stored]")
+@as_json
+@dry_run
 @with_settings("--data")
-def recount_command(settings: Settings, *, installation_id: str | None, since: str | None) -> None:
+def recount_command(
+    settings: Settings, *, installation_id: str | None, since: str | None, as_json: bool, dry_run: bool
+) -> None:
     """Count the jobs of past days again, for statistics and costs.
 
     The process that counts does it, within minutes. Figures of days whose jobs have expired stay as they are.
     """
     from holdfast.entrypoints.figure_counts import recount
 
-    for counted in recount(settings, installation_id, since):
-        print_words(f"installation {counted}: the next passes count its jobs again")
+    found = recount(settings, installation_id, since, write=not dry_run)
+    if as_json:
+        print_json(found)
+        return
+    for counted in found.installations:
+        would = "would" if dry_run else "will"
+        print_words(f"installation {counted}: the next passes {would} count its jobs again")
 
 
 @click.group("runs")

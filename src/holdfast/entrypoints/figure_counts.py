@@ -11,6 +11,7 @@ from holdfast.jobs.figures.counting import Counting
 from holdfast.jobs.intake.tracker import installations
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ids import InstallationId
+from holdfast.kernel.json_types import Count, Shape, Time
 from holdfast.kernel.settings import Settings
 from holdfast.ports.clock import Clock
 from holdfast.ports.store import Store
@@ -22,6 +23,14 @@ _BEHIND_SECONDS: Final = 1.0  # between passes that count many days for the firs
 # Another process may have counted a moment before; this one then waits for its own next turn.
 _EARLY_SHARE: Final = 0.9
 _log = logging.getLogger(__name__)
+
+
+class Recount(Shape, frozen=True, kw_only=True):
+    """The installations whose jobs are counted again, from when on; None: all jobs that are stored."""
+
+    installations: list[Count]
+    since: Time | None
+    dry_run: bool
 
 
 @dataclass
@@ -81,14 +90,14 @@ def figure_counter(settings: Settings, store: Store, clock: Clock) -> FigureCoun
     return FigureCounter(store, clock, settings.team_property, settings.figures_sec or default)
 
 
-def recount(settings: Settings, installation_id: str | None, since: str | None) -> list[InstallationId]:
-    """Let the next passes count again; returns the installations for which they do."""
+def recount(settings: Settings, installation_id: str | None, since: str | None, *, write: bool) -> Recount:
+    """Let the next passes count again; returns the installations for which they do, or would."""
     given = {"installation_id": installation_id, "since": since}
     asked = QueryParams({name: text for name, text in given.items() if text is not None}, *given)
     number, begin = asked.number("installation_id"), asked.time("since")
     clock = world_clock(settings)
-    with closing(open_store(settings, clock)) as store:
+    with closing(open_store(settings, clock, writable=write)) as store:
         chosen = installations(store) if number is None else [InstallationId(number)]
-        for installation in chosen:
+        for installation in chosen if write else ():
             Counting(store, clock, installation, settings.team_property).recount(begin)
-        return chosen
+        return Recount(installations=list(chosen), since=begin.iso() if begin else None, dry_run=not write)

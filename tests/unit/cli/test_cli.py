@@ -389,7 +389,7 @@ def test_every_command_that_reads_has_json_and_every_one_that_writes_has_dry_run
     shows |= {f"completion {shell}" for shell in ("bash", "zsh", "fish")}
     shows |= {"runners classes", "runners try"}
     changes = {"tick", "pause", "resume", "kill", "tables create", "tables rebuild-index", "prices refresh"}
-    changes |= {"runners refresh"}
+    changes |= {"runners refresh", "jobs recount"}
     changes |= {f"migrate {name}" for name in ("backfill", "advance", "back", "cleanup")}
     assert set(options) == {"run", "serve"} | shows | changes
     assert {path for path, names in options.items() if "--json" not in names} == {"run", "serve"}

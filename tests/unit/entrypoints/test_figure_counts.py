@@ -99,7 +99,7 @@ def test_a_recount_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         before = read_calendar(store, INSTALLATION)
     result = CliRunner().invoke(cli, ["jobs", "recount", "--since", CREATED.plus(-5 * DAY).iso()])
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == f"installation {INSTALLATION_ID}: the next passes count its jobs again\n"
+    assert result.stdout == f"installation {INSTALLATION_ID}: the next passes will count its jobs again\n"
     with closing(sqlite_store(tmp_path / ".holdfast" / "holdfast.db", StillClock(NOW), tables=TABLES)) as store:
         after = read_calendar(store, INSTALLATION)
     assert before is not None

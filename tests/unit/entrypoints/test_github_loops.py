@@ -14,6 +14,7 @@ from holdfast.adapters.memory import memory_store
 from holdfast.adapters.server_date import ServerTimes
 from holdfast.control.clock_check import WrongClock
 from holdfast.entrypoints import lambda_handlers
+from holdfast.entrypoints.figure_counts import FigureCounter
 from holdfast.entrypoints.github_loops import (
     NO_GITHUB_ACCESS,
     RunRefresher,
@@ -408,7 +409,8 @@ def fresh_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 @pytest.mark.usefixtures("fresh_process")
 def test_lambda_without_access_says_so_and_does_nothing() -> None:
-    assert lambda_handlers.github_sweep({}, Call()) == {"stopped": NO_GITHUB_ACCESS}
+    counted = {"hours": 0, "days": 0, "isBehind": False, "problems": []}
+    assert lambda_handlers.github_sweep({}, Call()) == {"stopped": NO_GITHUB_ACCESS, "figures": counted}
 
 
 @pytest.mark.usefixtures("fresh_process")
@@ -417,18 +419,21 @@ def test_lambda_sweeps_once_per_invocation(monkeypatch: pytest.MonkeyPatch) -> N
     stage.is_up = False
     stage.start()
     stage.is_up = True
-    process = cache(lambda: (stage.sweeps, 100, ServerTimes()))
+    counter = FigureCounter(stage.sweeps.store, stage.sweeps.clock, "team", 60)
+    process = cache(lambda: (stage.sweeps, 100, counter, ServerTimes()))
     monkeypatch.setattr(lambda_handlers, "_github_process", process)
     result = lambda_handlers.github_sweep({}, Call())
     assert result["redelivered"] > 0
     assert result["problems"] == []
+    assert result["figures"]["problems"] == []
 
 
 @pytest.mark.usefixtures("fresh_process")
 def test_lambda_with_a_wrong_clock_sweeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stage, times = Stage(), ServerTimes()
+    counter = FigureCounter(stage.sweeps.store, stage.sweeps.clock, "team", 60)
     times.dynamodb.note("Thu, 15 Jan 2099 10:00:00 GMT")
-    monkeypatch.setattr(lambda_handlers, "_github_process", cache(lambda: (stage.sweeps, 100, times)))
+    monkeypatch.setattr(lambda_handlers, "_github_process", cache(lambda: (stage.sweeps, 100, counter, times)))
     with pytest.raises(WrongClock, match="behind DynamoDB's"):
         lambda_handlers.github_sweep({}, Call())
     assert stage.store.get(STATE, cursor_key(APP)) is None

@@ -35,9 +35,9 @@ JOBS: Final = Table(
     partition="PK",
     sort="SK",
     indexes=(
-        # Projects what the views by status show, what an ordinary job contributes to the figures, so that counting does
-        # not read the jobs, and which label set waits for a runner. DynamoDB projects at most 20 attributes. The other
-        # two project only keys, unless JOBS_INDEX_PROJECTION says otherwise: a write costs as much as five reads.
+        # Projects what the views by status show, and what an ordinary job contributes to the figures, so that counting
+        # does not read the jobs. DynamoDB projects at most 20 attributes. The other two project only keys, unless
+        # JOBS_INDEX_PROJECTION says otherwise: a write costs as much as five reads.
         Index(
             name="GSI1",
             partition="GSI1-PK",
@@ -53,7 +53,6 @@ JOBS: Final = Table(
                 "instance_lifecycle",
                 "instance_type",
                 "job_name",
-                "labels_hash",
                 "pool_name",
                 "region",
                 "runner_name",
@@ -62,6 +61,7 @@ JOBS: Final = Table(
                 "spot_price_usd_per_hour",
                 "started_at",
                 "terminated_ms",
+                "ttl",
                 "waiting_ms",
                 "was_interrupted",
                 "workflow_name",
