@@ -125,6 +125,11 @@ def _check_rows(*files: Path) -> None:
                 raise RuntimeError(f"the two sides did different work: {table} has {item}, and {other}")
 
 
+def _order(item: Item) -> tuple[str, str, bool, bool]:
+    """By key and delivery; a run's own item comes after its jobs, and those with a gate after the others."""
+    return item["PK"], item.get("delivery", ""), "status" in item, "gates" in item
+
+
 def _items(file: Path) -> dict[str, list[Item]]:
     """What is stored of jobs, in one order. Of what tells one process, or one way to count time, from another: that it
     is there."""
@@ -134,7 +139,7 @@ def _items(file: Path) -> dict[str, list[Item]]:
         for table in (JOBS, JOB_EVENTS, RUNS, DEPLOYMENTS):
             rows = connection.execute(f"SELECT item FROM {table.name}").fetchall()  # noqa: S608
             items = [{name: "" if name in _OWN else v for name, v in json.loads(text).items()} for (text,) in rows]
-            found[table.name] = sorted(items, key=lambda item: (item["PK"], item.get("delivery", ""), "status" in item))
+            found[table.name] = sorted(items, key=_order)
         return found
     finally:
         connection.close()

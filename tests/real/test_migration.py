@@ -219,7 +219,7 @@ def plant_all(account: Account) -> dict[int | None, str]:
     store.update(JOBS, job(33).item, attr("dl").set_to(frozenset({"AAAAAAAA"})))
     for entry in every_item(store, Query(JOB_EVENTS, job(44).partition)):
         store.delete(JOB_EVENTS, JOB_EVENTS.key_of(entry))
-    store.update(RUNS, run_of(55).item, attr("done").drop_elements({55}))
+    store.delete(RUNS, run_of(55).job_item(JobId(55)))
     store.delete(DEPLOYMENTS, DeploymentKey(ONE, DeploymentId(10_000_100)).item)
     objects.put("webhooks/1/66/queued.json", b"{")
     objects.delete("webhooks/1/77/completed.json")
