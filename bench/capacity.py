@@ -28,11 +28,12 @@ QUICK_RUNS: Final = (1,)
 # The seed's plan with counters and deployments, for a job of 1.3 KB: measured when the layout was designed.
 SEEDS_PLAN: Final = {False: 45.6, True: 54.6}
 # Decision 33 says why a run of one job has none, and why a deployment's are not 30. A test holds every shape.
+# Two units are for the figures: the index by status also changes with the start and the end of the machine.
 GOALS: Final = {
-    (1331, False, 20): 26,
-    (1331, False, 256): 26,
-    (1331, True, 20): 43.5,
-    (1331, True, 256): 43.5,
+    (1331, False, 20): 26 + 2,
+    (1331, False, 256): 26 + 2,
+    (1331, True, 20): 43.5 + 2,
+    (1331, True, 256): 43.5 + 2,
 }
 
 

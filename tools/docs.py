@@ -127,7 +127,7 @@ def pages() -> dict[Path, str]:
     schemas = {DOCS / "schema" / f"{name}.json": f"{json.dumps(document(name), indent=2)}\n" for name in SCHEMAS}
     mutants = DOCS / "mutants.md"  # only its kill rates: which checker finds a planted mistake must be tried
     generated = {DOCS / "settings.md": settings_page(), DOCS / "cli.md": cli_page(), **schemas, **pages_with_output()}
-    return {**generated, mutants: with_rates(mutants.read_text(encoding="utf-8"))}
+    return {**generated, **({mutants: with_rates(mutants.read_text(encoding="utf-8"))} if mutants.exists() else {})}
 
 
 def pages_with_output() -> dict[Path, str]:

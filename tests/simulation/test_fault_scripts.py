@@ -26,6 +26,7 @@ WITHOUT = {
     23287: "a mistake of the checker",
     26958: "a mistake of the checker",
     30607: "a mistake of the checker",
+    30306: "no single fault in a world of two jobs meets it",
     202: "no single fault in a world of two jobs meets it",
     10621: "no single fault in a world of two jobs meets it",
     11346: "no single fault in a world of two jobs meets it",

@@ -46,6 +46,7 @@ ARGUMENTS: Final = {
 # There is no bucket here to migrate from, and no daemon to kill: they say so, and print nothing.
 REFUSED: Final = {
     "kill",
+    "tables rebuild-index",
     *(f"migrate {name}" for name in ("status", "backfill", "compare", "advance", "back", "cleanup")),
 }
 

@@ -366,8 +366,8 @@ BLIND: Final = (
     Mutant(
         "a filtered page without a match ends the list although older jobs are left to examine",
         "holdfast.jobs.read.queries",
-        "            return FoundItems(kept, page.cursor, examined)\n",
-        "            return FoundItems(kept, page.cursor if kept else None, examined)\n",
+        "            return FoundItems(_in_order(kept, query), page.cursor, examined)\n",
+        "            return FoundItems(_in_order(kept, query), page.cursor if kept else None, examined)\n",
     ),
     Mutant(
         "the end of a polled job is recorded in the job first, so a crash leaves it open in its run",
@@ -384,8 +384,8 @@ BLIND: Final = (
     Mutant(
         "a delivery's age counts from its last redelivery, so one that always fails is redelivered for ever",
         "holdfast.jobs.sweep.lost_webhooks",
-        "    sent = made_at(record.guid) or record.delivered_at\n",
-        "    sent = record.delivered_at\n",
+        "    made = made_at(record.guid)\n",
+        "    made = None\n",
     ),
     Mutant(
         "the status of a newer attempt is written into the item of an older attempt of the run",

@@ -95,7 +95,7 @@ def test_many_busy_organisations_are_tracked_correctly_in_the_end(seed: int) -> 
 
 def test_seed_121_a_run_held_back_by_a_full_day_says_so() -> None:
     """RetryLive: more runs of a repository were interrupted than a day's retries allow; the last one did not say so."""
-    run = Run(HoldfastProgram(), busy(121, organisations=8))
+    run = Run(HoldfastProgram(), busy(121, organisations=12))
     assert violations(run.outcome()) == []
     jobs = run.recorder.facts.jobs
     assert jobs is not None
@@ -103,6 +103,11 @@ def test_seed_121_a_run_held_back_by_a_full_day_says_so() -> None:
     told_of = [jobs.run_item(jobs.github.runs[run_id], attempt)["retry"] for run_id, attempt in left]
     refused = {retry["because"] for retry in told_of if retry["state"] == "refused"}
     assert refused == {"the repository's daily limit is reached: AUTO_RETRY_DAILY=20"}
+
+
+def test_seed_174_a_sweep_that_reads_a_job_older_than_its_index_entry_goes_on() -> None:
+    """EndsWell: the entry was of a job that GitHub had announced; the item read was still the fleet's alone."""
+    assert violations(Run(HoldfastProgram(), busy(174, organisations=8)).outcome()) == []
 
 
 def test_seed_455_a_claim_that_another_sweep_found_is_settled() -> None:

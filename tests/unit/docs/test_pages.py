@@ -92,7 +92,7 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
     for words in re.findall(r"(?:^|\n)make ((?:[a-z-]+ ?)+)", code):
         assert set(words.split()) <= targets, words
-    for group, command in re.findall(r"(?:^|\n)(?:[A-Z_]+=\S+ )?holdfast ([a-z]+)(?: ([a-z]+))?", code):
+    for group, command in re.findall(r"(?:^|\n)(?:[A-Z_]+=\S+ )?holdfast ([a-z]+)(?: ([a-z][a-z-]*))?", code):
         found = cli.commands[group]
         assert not command or (isinstance(found, click.Group) and command in found.commands), f"{group} {command}"
 

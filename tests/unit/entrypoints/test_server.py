@@ -83,7 +83,13 @@ def test_page_and_json_show_the_same_data() -> None:
     assert status["store"] == {"kind": "sqlite", "path": ".holdfast/holdfast.db"}
     assert [table["ok"] for table in status["tables"]["items"]] == [True, False]
     assert status["tables"]["items"][1]["differences"] == [
-        {"attribute": "ttl", "declared": "ttl", "found": "none", "remedy": "run: holdfast tables create"}
+        {
+            "attribute": "ttl",
+            "declared": "ttl",
+            "found": "none",
+            "remedy": "run: holdfast tables create",
+            "rebuild": None,
+        }
     ]
     page = ask(served, "/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"

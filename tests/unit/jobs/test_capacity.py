@@ -16,31 +16,32 @@ from tests.clocks import StillClock
 from tests.contracts import backends
 from tests.servers.processes import RunningServer
 
-NORMAL_MOST = 26
-WITH_DEPLOYMENT_MOST = 43.5
+# Two of them are for the figures: the index by status also changes with the start and the end of the machine.
+NORMAL_MOST = 26 + 2
+WITH_DEPLOYMENT_MOST = 43.5 + 2
 # Size in bytes, with a deployment, jobs in the run: units per job. Must not grow.
 UNITS = {
-    (1126, False, 1): 26,
-    (1126, False, 20): 23.15,
-    (1126, False, 256): 23.012,
-    (1126, True, 1): 43.5,
-    (1126, True, 20): 40.2,
-    (1126, True, 256): 40.043,
-    (1331, False, 1): 28,
-    (1331, False, 20): 25.15,
-    (1331, False, 256): 25.012,
-    (1331, True, 1): 46.5,
-    (1331, True, 20): 43.2,
-    (1331, True, 256): 43.043,
-    (2150, False, 1): 32,
-    (2150, False, 20): 29.15,
-    (2150, False, 256): 29.012,
-    (2150, True, 1): 54.5,
-    (2150, True, 20): 51.2,
-    (2150, True, 256): 51.043,
+    (1126, False, 1): 28,
+    (1126, False, 20): 25.15,
+    (1126, False, 256): 25.012,
+    (1126, True, 1): 45.5,
+    (1126, True, 20): 42.2,
+    (1126, True, 256): 42.045,
+    (1331, False, 1): 30,
+    (1331, False, 20): 27.15,
+    (1331, False, 256): 27.012,
+    (1331, True, 1): 48.5,
+    (1331, True, 20): 45.2,
+    (1331, True, 256): 45.045,
+    (2150, False, 1): 34,
+    (2150, False, 20): 31.15,
+    (2150, False, 256): 31.012,
+    (2150, True, 1): 56.5,
+    (2150, True, 20): 53.2,
+    (2150, True, 256): 53.045,
 }
 # With a deployment, units with keys, units with status: of a job of 1.3 KB in a run of 20.
-PROJECTED = ((False, 25.15, 31.15), (True, 43.2, 53.2))
+PROJECTED = ((False, 27.15, 33.15), (True, 45.2, 55.2))
 _NUMBERS = count(1)
 
 
@@ -98,11 +99,11 @@ def test_the_cost_is_reported_by_step_and_by_table() -> None:
         "queued": 7,
         "run in progress": 1,
         "scheduled": 4,
-        "attached": 2,
+        "attached": 3,
         "in_progress": 4,
         "completed": 5,
-        "terminated": 3,
+        "terminated": 4,
         "run completed": 1,
     }
-    assert row["by_table"] == {"workflow_jobs": 17, "workflow_job_events": 6, "workflow_runs": 5}
+    assert row["by_table"] == {"workflow_jobs": 19, "workflow_job_events": 6, "workflow_runs": 5}
     assert row["stored_bytes"] < 1331

@@ -37,6 +37,7 @@ def _store_job(store: Store, sample: Item, number: int, created: Instant, *, has
         "PK": JobKey(INSTALLATION, JobId(number)).partition,
         "GSI1-PK": f"{INSTALLATION}#{status}",
         "created_at": created.iso_seconds(),
+        "completed_at": created.plus(RUN_SECONDS).iso_seconds(),
         "job_name": f"integration tests (postgres-16, {number % 20:03d})",
         "ttl": 10**11,
     }

@@ -137,6 +137,14 @@ def test_a_first_delivery_that_came_days_late_is_requested_again() -> None:
         assert not is_worth_redelivery(attempt, CREATED.plus(LOG_SECONDS + 1))
 
 
+def test_a_delivery_that_always_fails_is_not_requested_for_ever() -> None:
+    """Each redelivery is a record of its own, with a new time; its id keeps the event's."""
+    latest = CREATED.plus(2 * LOG_SECONDS)
+    record = DeliveryRecord(9, delivery_id(CREATED), latest, is_redelivery=True, status_code=500, event="workflow_job")
+    assert is_worth_redelivery(record, latest)
+    assert not is_worth_redelivery(record, latest.plus(1))
+
+
 def test_a_rate_limit_is_raised_and_loses_nothing() -> None:
     stage = Stage(habits=GitHubHabits(calls_per_hour=0))
     with pytest.raises(RateLimited):

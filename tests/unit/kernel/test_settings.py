@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.kernel.errors import BadSetting
 from holdfast.kernel.settings import SETTINGS, Settings, StoreAddress, load_settings
 from holdfast.kernel.settings.declaring import Declaration, setting, settings_of
-from holdfast.kernel.settings.kinds import Choice, Flag, Number, Seconds, Text, Whole, WholeSeconds
+from holdfast.kernel.settings.kinds import Choice, Flag, Maybe, Number, Seconds, Text, Whole, WholeSeconds
 from holdfast.kernel.settings.loading import load
 from holdfast.kernel.text import cut, one_line
 
@@ -271,7 +271,8 @@ def test_every_setting_is_documented() -> None:
     for row in SETTINGS:
         assert row.help_text.endswith("."), row.name
         assert row.group, row.name
-        assert bool(row.unit) == isinstance(row.kind, Seconds | WholeSeconds), row.name
+        kind = row.kind.kind if isinstance(row.kind, Maybe) else row.kind
+        assert bool(row.unit) == isinstance(kind, Seconds | WholeSeconds), row.name
         assert bool(row.flag) == bool(row.flag_value), row.name
 
 

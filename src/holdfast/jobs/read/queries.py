@@ -220,7 +220,7 @@ def _page_of(
     store: Store, query: Query, paging: Paging, wanted: Callable[[Item], bool], *, whole: bool = True
 ) -> FoundItems:
     """Read the index until the page is full or enough items were examined. `whole`: read the items themselves."""
-    kept: list[Item] = []
+    kept: list[tuple[Item, Item]] = []
     examined = 0
     while True:
         # Without a filter, read no more than fits the page.
@@ -232,7 +232,7 @@ def _page_of(
             examined += 1
             item = items.get(position)
             if item is not None and wanted(item):
-                kept.append(item)
+                kept.append((entry, item))
                 if len(kept) == paging.limit:
                     is_last = page.cursor is None and position == len(page.items) - 1
                     return FoundItems(
@@ -243,11 +243,14 @@ def _page_of(
         query = replace(query, cursor=page.cursor)
 
 
-def _in_order(items: list[Item], query: Query) -> list[Item]:
-    """Jobs of the same second by their ids: each backend returns them in an order of its own."""
-    if query.index is None:
-        return items
-    return sorted(items, key=lambda job: (job["created_at"], job_key_of(job["PK"])), reverse=query.reverse)
+def _in_order(kept: list[tuple[Item, Item]], query: Query) -> list[Item]:
+    """The items in the order of their entries; jobs of the same second by their ids.
+
+    Each backend returns those in an order of its own. An item may be older than its entry, and have no time yet.
+    """
+    if query.index is not None:
+        kept = sorted(kept, key=lambda pair: (pair[0]["created_at"], job_key_of(pair[0]["PK"])), reverse=query.reverse)
+    return [item for _, item in kept]
 
 
 def _whole(store: Store, entries: list[Item]) -> dict[int, Item]:

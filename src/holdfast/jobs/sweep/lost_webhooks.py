@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.jobs.intake.webhook import short_mark
+from holdfast.jobs.model.times import made_at
 from holdfast.jobs.sweep.call_budget import CallBudget
 from holdfast.kernel.errors import Retryable, WriteConflict
 from holdfast.kernel.ids import joined_key
@@ -53,10 +54,13 @@ def is_worth_redelivery(record: DeliveryRecord, now: Instant) -> bool:
     """Whether a failed delivery may succeed if redelivered.
 
     One that we refused is redelivered once: a wrong secret may have been corrected since. GitHub redelivers for three
-    days after the first attempt, which may itself be days after the event. It refuses later requests, and then no
-    further attempt appears in the log.
+    days after the first attempt, which may itself come days after the event. A redelivery does not say when the first
+    attempt was, so the event's own time, which is in the id, ends the requests.
     """
     if record.is_success or record.status_code in _HOPELESS or now.seconds_since(record.delivered_at) > LOG_SECONDS:
+        return False
+    made = made_at(record.guid)
+    if record.is_redelivery and made is not None and now.seconds_since(made) > 2 * LOG_SECONDS:
         return False
     return not (record.is_redelivery and 400 <= record.status_code < 500 and record.status_code != _SLOW)
 
