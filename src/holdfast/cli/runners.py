@@ -63,7 +63,7 @@ def classes_command(settings: Settings, *, waiting: bool, installation_id: str |
 def try_command(settings: Settings, *, labels: tuple[str, ...], repository: str | None, as_json: bool) -> None:
     """Explain what a job with these labels gets; nothing is launched.
 
-    LABELS are separated by commas or spaces, as in runs-on. The exit code is 1 if nobody can serve them, and 0 if
+    LABELS are separated by commas or spaces, as in runs-on. The exit code is 1 if no machine can serve them, and 0 if
     Holdfast serves them, or if they are for other runners, such as GitHub's own.
     """
     from holdfast.entrypoints.wiring.runners import runner_offer

@@ -3,7 +3,7 @@
 It is one label, so that no label set of ours includes another. The token makes it unlike the labels of other jobs: a
 job whose label holds its run's id gets a runner that no job of another run can be given. It chooses nothing.
 
-Labels are written by whoever may change a workflow. Everything that is not spelled exactly as below is refused.
+Anyone who may change a workflow can write labels. Everything that is not spelled exactly as below is refused.
 """
 
 import re

@@ -336,15 +336,21 @@ def test_a_clock_that_was_far_ahead_hides_nothing() -> None:
     assert read_figures(store, clock).days == true_figures(store, lives)
 
 
-def test_figures_of_days_outlive_their_jobs_and_a_recount_leaves_them() -> None:
-    clock = StillClock(CREATED)
-    store = memory_store(clock)
-    lives = _lives(CREATED)
+def _counted_for_days(store: Store, clock: StillClock, lives: list[Life]) -> Counting:
+    """All jobs have ended, and their day is made."""
     _tell_all(store, clock, lives)
     counting = Counting(store, clock, INSTALLATION)
     for _ in range(40):
         clock.advance(HOUR)
         counting.run_pass()
+    return counting
+
+
+def test_figures_of_days_outlive_their_jobs_and_a_recount_leaves_them() -> None:
+    clock = StillClock(CREATED)
+    store = memory_store(clock)
+    lives = _lives(CREATED)
+    counting = _counted_for_days(store, clock, lives)
     truth = true_figures(store, lives)
     clock.advance(120 * DAY)
     counting.recount(CREATED)
@@ -357,11 +363,7 @@ def test_a_recount_of_a_day_whose_hours_have_expired_keeps_its_jobs() -> None:
     clock = StillClock(CREATED)
     store = memory_store(clock)
     lives = _lives(CREATED)
-    _tell_all(store, clock, lives)
-    counting = Counting(store, clock, INSTALLATION)
-    for _ in range(40):
-        clock.advance(HOUR)
-        counting.run_pass()
+    counting = _counted_for_days(store, clock, lives)
     clock.advance(60 * DAY)
     counting.recount(CREATED.plus(2 * HOUR))
     tell(store, clock, [replace(lives[-1], has_ended=True).events()[-2]])

@@ -1,4 +1,4 @@
-"""How new machines reach the K3s servers, and what a proxy means for Holdfast itself. Asks nobody."""
+"""How new machines reach the K3s servers, and what a proxy means for Holdfast itself. Makes no call."""
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address

@@ -1,4 +1,4 @@
-"""The figures of open jobs: they change at any time, so they are read from the index when somebody asks."""
+"""The figures of open jobs: they change at any time, so they are read from the index at each request."""
 
 from dataclasses import dataclass
 from typing import Final

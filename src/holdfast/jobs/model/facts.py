@@ -228,7 +228,7 @@ def identity(payload: JobPayload, job: WorkflowJob, run: RunKey, received_at: In
 
 @lru_cache(maxsize=1024)  # the jobs of a repository have a few label sets
 def labels_hash(labels: tuple[str, ...]) -> str:
-    """A name for the labels, in the index by status: to look for jobs by labels, no item need be read."""
+    """A short name for the label set. Stored for the runner fleet; nothing reads it yet."""
     return label_set_hash(labels)[:LABELS_HASH_DIGITS]
 
 
