@@ -340,9 +340,12 @@ def test_a_job_that_was_carried_over_is_not_counted_again(store: Store) -> None:
         run_attempt=2,
         started_at=CREATED.iso_seconds(),
         completed_at=CREATED.plus(20).iso_seconds(),
+        pool="small",
     )
     first, again = (queries.job(store, JobKey(INSTALLATION, JobId(number))) or {} for number in (1, 2))
     assert (job_view(first, VIEWING).is_carried_over, job_view(again, VIEWING).is_carried_over) == (False, True)
+    assert job_view(first, VIEWING).usage_in_dollars
+    assert job_view(again, VIEWING).usage_in_dollars is None
     assert statistics.whole(DayFigures({"2026-01-15": figures_of([first, again])})).jobs == 1
     entries = queries.jobs_by_status(store, INSTALLATION, "completed").items
     assert [job["PK"] for job in with_all_it_needs(store, entries)] == [first["PK"]]
