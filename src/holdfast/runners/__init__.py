@@ -1,1 +1,1 @@
-"""The runner fleet: which machine a job's labels ask for. Nothing is launched yet."""
+"""The runner fleet: which machine a job asks for, which jobs want one, and the books. Nothing is launched yet."""
